@@ -126,7 +126,7 @@ def test_a_breakpoint_that_has_stopped_is_counted_and_one_in_a_branch_is_perhaps
         editor.wait_stops(3)
         assert not why(running, stopping, fact="the breakpoint has stopped ")["findings"]
         [found] = why(running, branch, "ran-before", fact="has run")["findings"]
-    assert found["says"].startswith(f"step has run, but train.py:{branch} perhaps only before")
+    assert found["says"].startswith(f"step has run, but train.py:{branch} may have run only before")
     for each in (found["says"], found["remedy"]):  # Python 3.12 and newer have room for several tracers
         assert ("line_profiler" in each) == ("C++" in each) == (sys.version_info < (3, 12))
 

@@ -1,1 +1,1 @@
-"""`dkdbg audit`: find what a debugger leaves open in a repository's files. Only reads: runs and builds nothing."""
+"""`dkdbg audit`: find debuggers and secrets that a repository's files expose. Only reads; runs and builds nothing."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _YAML, _JSON_OBJECT = re.compile(r".+\.ya?ml"), re.compile(r"\"apiVersion\"")
-#: Pattern of YAML files worth parsing: the others have nothing to audit, and parsing 15 KB takes a second.
+#: Pattern of YAML files worth parsing. The others have nothing to audit, and parsing 15 KB takes a second.
 _WORTH = r"debugpy|ptvsd|REMOTE_PDB_HOST|web_pdb|DKDBG_|agent\.pyz|SYS_PTRACE|privileged|nconfined|hostPort|hostNetwork|cap_add|capabilities|dockerfile_inline|\bargs\b|\d-\d+:\d"
 _LOCK = re.compile(r".+\.(?:lock|lockb|svg|csv|tsv|map)|package-lock\.json|.+-lock\.ya?ml")
 _KIND = re.compile(r"^kind: *[\"']?(\w+)", re.MULTILINE)
@@ -45,23 +45,23 @@ _SCHEMA = re.compile(
 _BETWEEN = re.compile(r"(^---(?!\S))", re.MULTILINE)
 _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
-#: Patterns of Tree.problems: an exceeded limit, and a path that is not a regular file in the repository.
+#: Patterns of the texts in Tree.problems: an exceeded limit; a path that is not a regular file of the repository.
 _LIMIT = re.compile(r"more than |detection took longer")
 _NO_FILE = re.compile(r"a link that leads |it is not a regular file|Too many levels of symbolic links")
-#: Limits: characters of all files together, seconds of an audit, debug ports, characters of a message.
+#: Limits: total characters of all files, seconds of an audit, number of debug ports, characters of a message.
 _MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 300_000_000, 120.0, 200, 300
 
 
 def audit(
     tree: Tree, *, agents: Iterable[str], version: str, read: Callable[[str], bytes | None]
 ) -> tuple[list[Finding], list[str]]:
-    """Return the sorted findings of a repository, except those that a comment ignores, and notes on unread files.
+    """Return a repository's findings, sorted, without those that a comment ignores; and notes on files not read.
 
     Args:
         tree: the repository, with the files to audit.
-        agents: paths of the repository's `agent.pyz` files.
-        version: version of the dkdbg that is installed.
-        read: returns the bytes of a file of the repository; None if it cannot be read.
+        agents: paths of `agent.pyz` files in the repository.
+        version: version of the installed dkdbg.
+        read: function that returns the bytes of a repository's file; None if it cannot be read.
     """
     until = time.monotonic() + _MAX_S
     texts = _texts(tree)
@@ -81,7 +81,7 @@ def audit(
     notes = _omitted(tree)
     for problem in tree.problems:
         path, _, why = (".", "", problem) if _LIMIT.match(problem) else problem.partition(": ")
-        if _NO_FILE.match(why) or "{{" in texts.get(path, ""):  # a template is often not valid YAML
+        if _NO_FILE.match(why) or "{{" in texts.get(path, ""):  # templates are often not valid YAML
             notes.append(problem)
         else:
             found.append(Finding(path=path, line=1, rule=UNREAD, message=why))
@@ -101,7 +101,7 @@ def audit(
 
 
 def _texts(tree: Tree) -> dict[str, str]:
-    """Return the text of each file by path; stop after _MAX_CHARS characters of all files."""
+    """Return the text of each file by path, until all texts together have _MAX_CHARS characters."""
     found: dict[str, str] = {}
     size = 0
     for path in tree.files:
@@ -115,7 +115,7 @@ def _texts(tree: Tree) -> dict[str, str]:
 
 
 def _in_time(texts: dict[str, str], tree: Tree, until: float) -> Iterator[tuple[str, str]]:
-    """Yield paths with their texts; after the time limit, record that in `tree` and stop."""
+    """Yield each path with its text; stop at the time limit, and record that in `tree`."""
     for each in texts.items():
         if time.monotonic() > until:
             tree.add_problem(f"more than {_MAX_S:g} s: not all files were audited")
@@ -124,12 +124,12 @@ def _in_time(texts: dict[str, str], tree: Tree, until: float) -> Iterator[tuple[
 
 
 def _is_others(path: str) -> bool:
-    """Return whether a file is third-party code, which is searched only for tokens."""
+    """Return whether a file is third-party code, in which only tokens are searched for."""
     return is_vendored(path) or not SKIP_DIRS.isdisjoint(path.split("/")[:-1])
 
 
 def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[int], dict[str, list[Value]]]:
-    """Return the ports on which the repository's debuggers listen, and the documents of YAML files worth parsing."""
+    """Return the ports on which the repository's debuggers listen, and the parsed YAML and JSON documents by path."""
     ports_of: dict[int, None] = dict.fromkeys(ports.USUAL)
     for path, text in _in_time(own, tree, until):
         if is_test(path):
@@ -159,7 +159,7 @@ def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[in
 
 
 def _without_schemas(text: str) -> str:
-    """Return a YAML text with schemas and CustomResourceDefinitions blanked out: they are large, and have no pods."""
+    """Return a YAML text with schemas and CustomResourceDefinitions blanked out: they are large and define no pods."""
     return "".join("\n" * each.count("\n") if _is_schema(each) else each for each in _BETWEEN.split(text))
 
 
@@ -169,7 +169,7 @@ def _is_schema(document: str) -> bool:
     if not document.startswith("{"):
         return _SCHEMA.search(document) is not None
     inside = document[1:].lstrip()
-    margin = document[1 : len(document) - len(inside)]  # line end and indentation of the outer object's keys
+    margin = document[1 : len(document) - len(inside)]  # newline and indentation of each key
     keys = inside.split(margin) if "\n" in margin else [inside]
     return any(map(_SCHEMA.match, keys))
 
@@ -183,7 +183,7 @@ def _of_kind(
     *,
     tree: Tree,
 ) -> Iterator[Found]:
-    """Return the findings in one file, by the rules for its kind."""
+    """Return the findings in one file by the rules for its kind; `debug` are the ports of debuggers."""
     for document in parsed:
         if compose.is_compose(document):
             yield from compose.audit(path, document, debug)
@@ -210,9 +210,9 @@ def _of_kind(
 
 
 def _omitted(tree: Tree) -> list[str]:
-    """Return a note for each reason in `tree.omitted`, with its paths.
+    """Return a note for each reason in `tree.omitted`, with the paths of the files left out.
 
-    These are not findings, because generated sources and data may exceed the limits.
+    They are notes, not findings, because generated sources and data files may well exceed the limits.
     """
     paths: dict[str, list[str]] = {}
     for path, why in tree.omitted.items():
@@ -247,15 +247,15 @@ def _old_agent(path: str, version: str, read: Callable[[str], bytes | None]) -> 
 
 
 def agents_of(tree: Tree) -> tuple[str, ...]:
-    """Return possible paths of agents: `.dkdbg/agent.pyz` in each folder, and each file named `agent.pyz`."""
+    """Return where agents may be: `.dkdbg/agent.pyz` in each folder, and each file named `agent.pyz`."""
     beside = (PurePosixPath(folder, ".dkdbg", single_file.NAME) for folder in (".", *tree.dirs))
     return tuple(str(each) for each in (*beside, *map(PurePosixPath, tree.named(single_file.NAME))))
 
 
 def _ignored(text: str) -> dict[int, set[str]]:
-    """Return the rules switched off by `dkdbg: ignore` comments, by line number.
+    """Return the rules that `dkdbg: ignore` comments switch off, by line number.
 
-    A comment applies to its own line, and to the next one too if nothing precedes it on its line.
+    A comment applies to its own line; if it has that line to itself, also to the next one.
     """
     found: dict[int, set[str]] = defaultdict(set)
     for number, line in enumerate(text.split("\n"), 1):

@@ -1,4 +1,4 @@
-"""Find open debuggers in the command lines of shell scripts, images, services, pods and batch jobs."""
+"""Find exposed debuggers in command lines of shell scripts, images, services, pods and batch jobs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _WAIT = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--wait(?:-for-client)?(?![\w-])
 _DKDBG_VARIABLE = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
 _PDB = re.compile(rf"\bREMOTE_PDB_HOST=[\"']?{_WORD}|\bPYTHONBREAKPOINT=[\"']?web_pdb\b")
 _RAY = re.compile(r"--ray-debugger-external\b|\bRAY_DEBUGGER_EXTERNAL=[\"']?1\b")
-#: Commands that forward a port: ssh (group: the forwarding), kubectl, and socat (groups: the port and its options,
-#: and the port to which it leads).
+#: Commands that forward a port: ssh (group 1: the forwarding), kubectl, and socat (groups: the port with its options,
+#: and the destination port).
 _FORWARDS = (
     re.compile(rf"\bssh\b[^;&|\n]{{0,200}}?\s-\w{{0,8}}[LR]\s*{_WORD}"),
     re.compile(r"\bport-forward\b[^;&|\n]{0,300}"),
@@ -37,7 +37,7 @@ _FORWARDS = (
 )
 _AGENT = re.compile(r"\bagent\.pyz[\"',\s]{1,8}(?:launch|supervise)\b|PYTHONPATH=\S{0,200}agent\.pyz")
 _CONTAINER = re.compile(r"\b(?:docker|podman|nerdctl)\b[^;&|\n]{0,80}?\b(?:run|create)\b(.*)", re.DOTALL)
-#: A `docker run` outside of the host's network: its `-p` decides what is reachable from outside.
+#: A `docker run` without the host's network: only its `-p` makes ports reachable from outside.
 _CONTAINED = re.compile(
     r"\b(?:docker|podman|nerdctl)\b[^;&|\n]{0,80}?\b(?:run|create)\b"
     r"(?![^;&|\n]{0,2000}--net(?:work)?[=\s]{1,4}[\"']?host\b)[^;&|\n]{0,2000}"
@@ -51,25 +51,25 @@ _BUILD = re.compile(r"\b(?:docker|podman|nerdctl|buildx)\b[^;&|\n]{0,80}?\bbuild
 _BUILD_ARGUMENT = re.compile(rf"(?<![\w-])--build-arg[=\s]{{1,4}}{_WORD}")
 
 
-#: A finding in a command line: the id of its rule, and the message.
+#: A finding in a command line: rule id, message.
 Found: TypeAlias = tuple[str, str]
 
 
 def traces(capability: str) -> bool:
-    """Return whether a capability lets its holder trace other processes."""
+    """Return whether a Linux capability lets a process trace others."""
     return capability.upper().removeprefix("CAP_") in {"SYS_PTRACE", "ALL"}
 
 
 def _unconfined(option: str) -> bool:
-    """Return whether a security option switches the seccomp filter off."""
+    """Return whether a security option turns off the seccomp filter."""
     return option.replace(":", "=") == "seccomp=unconfined"
 
 
 def granted(container: Value, capabilities: str, security: str) -> Iterator[FoundInFile]:
-    """Return the findings in a container's added capabilities and security options.
+    """Return the findings about a container's added capabilities and security options.
 
     Args:
-        capabilities, security: the keys of both in `container`, which compose and devcontainer.json spell differently.
+        capabilities, security: their keys in `container`; compose and devcontainer.json spell them differently.
     """
     for key, is_found, rule in ((capabilities, traces, PTRACE), (security, _unconfined, UNCONFINED)):
         for value in container.get(key).each():
@@ -83,7 +83,7 @@ def starts_debugger(text: str) -> bool:
 
 
 def debug_ports(text: str) -> Iterator[int]:
-    """Return the ports on which the debuggers of a command line listen."""
+    """Return the ports on which the debuggers in a command line listen."""
     for found in _LISTEN.finditer(text):
         other = None
         if "ptvsd" in found[0]:  # a later --port belongs to the program, not to ptvsd
@@ -94,7 +94,7 @@ def debug_ports(text: str) -> Iterator[int]:
 
 
 def listens(text: str) -> Iterator[Found]:
-    """Return a finding for each debug port that a command line opens beyond loopback."""
+    """Return a finding for each debugger in a command line that listens beyond loopback."""
     for found in _LISTEN.finditer(text):
         host = ports.split_address(found[1])[0]
         if "ptvsd" in found[0] and "--host" in found[0]:
@@ -116,12 +116,12 @@ def listens(text: str) -> Iterator[Found]:
 
 
 def outside_containers(text: str) -> str:
-    """Return a command line without the programs that it runs in containers with networks of their own."""
+    """Return a command line without its `docker run` parts whose container has a network of its own."""
     return _CONTAINED.sub("", text)
 
 
 def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return a finding for each of the `debug` ports that ssh, kubectl or socat opens beyond loopback."""
+    """Return a finding for each of the ports `debug` that ssh, kubectl or socat forwards from beyond loopback."""
     by_ssh, by_kubectl, by_socat = _FORWARDS
     for found in by_ssh.finditer(text):
         words = ports.resolved(found[1]).rsplit(":", 2)
@@ -143,13 +143,13 @@ def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def waits(text: str) -> Iterator[Found]:
-    """Return the finding for a command line that waits for a debugger."""
+    """Return the finding for a command line that makes the program wait for a debugger."""
     if _WAIT.search(text):
         yield WAITS, "the program waits until a debugger attaches (--wait-for-client)"
 
 
 def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings in options of `docker run` and `docker build` in a command line."""
+    """Return the findings in a command line's options of `docker run` and `docker build`; `debug` as in `options`."""
     if (run := _CONTAINER.search(text)) is not None:
         yield from options(run[1], ports.of_program(run[1], debug))
     if (build := _BUILD.search(text)) is not None:
@@ -160,7 +160,7 @@ def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def options(text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings in options of `docker run`, as in `runArgs`; `debug` has the ports of debuggers."""
+    """Return the findings in `docker run` options (also in `runArgs`); `debug` are the ports of debuggers."""
     for found in _PUBLISH.finditer(text):
         if (opened := ports.published(found[1], debug)) is not None:
             yield OPEN_PORT, f"debug port {opened[0]} is published on {opened[1]}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dkdbg.audit.documents import Value
 
 _SERVICE_KEYS = frozenset({"image", "build", "extends", "command", "entrypoint", "ports", "profiles"})
-#: Maximum length of a chain of `extends`.
+#: Maximum number of services that extend each other in a chain.
 _MAX_EXTENDS = 8
 
 
@@ -25,14 +25,14 @@ def is_compose(document: Value) -> bool:
 
 
 def debug_ports(document: Value) -> Iterator[int]:
-    """Return the ports on which debuggers of the services listen."""
+    """Return the ports on which the services' debuggers listen."""
     for _, service in document.get("services").pairs():
         argv = (service.get(key).command() for key in ("entrypoint", "command"))
         yield from commands.debug_ports(" ".join(argv))
 
 
 def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of a compose file; `debug` has the ports of debuggers."""
+    """Return the findings of a compose file; `debug` are the ports of debuggers."""
     for name, service in document.get("services").pairs():
         opens = ports.of_program(f"{name} {service.get('image').text}", debug)
         for line, rule, message in _service(service, opens, ships=_ships(path, document, service)):
@@ -40,7 +40,7 @@ def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def inline_dockerfiles(path: str, document: Value) -> Iterator[tuple[Value, bool]]:
-    """Return each `dockerfile_inline` of a compose file, and whether its service is for production."""
+    """Yield each `dockerfile_inline` of a compose file, and whether its service is for production."""
     for _, service in document.get("services").pairs():
         if (inline := service.get("build", "dockerfile_inline")).text:
             yield inline, _ships(path, document, service)
@@ -52,7 +52,7 @@ def _ships(path: str, document: Value, service: Value) -> bool:
 
 
 def _profiles(document: Value, service: Value) -> list[str]:
-    """Return the profiles of a service, with those of the services of this file that it extends."""
+    """Return the profiles of a service, and those of the services in this file that it extends."""
     found: list[str] = []
     for _ in range(_MAX_EXTENDS):
         found += [each.text for each in service.get("profiles").each()]
@@ -101,7 +101,7 @@ def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[
 
 
 def _opened(port: Value, debug: frozenset[int]) -> tuple[int, str] | None:
-    """Return the debug port that an entry of `ports` opens beyond loopback, and the host; None if it opens none."""
+    """Return the debug port and host that an entry of `ports` opens beyond loopback; None if it opens none."""
     if port.text:
         return ports.published(port.text, debug)
     inside, host = (

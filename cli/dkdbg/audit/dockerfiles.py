@@ -1,4 +1,4 @@
-"""Audit Dockerfiles, and the lists of packages that their images install."""
+"""Audit Dockerfiles, and the requirements files whose packages they install."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.docker.dockerfile_syntax import Instruction
 
-#: Files that are named like a Dockerfile but are not one: .dockerignore files and templates.
+#: Files with the name of a Dockerfile that are none: .dockerignore files and templates.
 _OTHER = re.compile(r".*\.(?:dockerignore|j2|jinja2?|tmpl|tpl)", re.IGNORECASE)
 _FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
 _COMMAND_END = re.compile(r"[;&|\n]")
@@ -30,7 +30,7 @@ _INSTALLS_PROJECT = re.compile(
     r"|\buv\s+run\b(?![^;&|\n]{0,400}?\s--(?:no-sync|no-project|script)\b)"
     r"|\b(?:poetry|pdm)\s+(?:install|sync)\b"
 )
-#: An extra of the project that pip or uv installs: `.[dev,test]` (group 1), `--extra dev` (group 2), or all of them.
+#: An extra of the repository's package, installed by pip or uv: `.[dev,test]` (group 1), `--extra dev` (2), or all (3).
 _EXTRA = re.compile(
     r"[\s\"'](?:\.|/[\w/]+)\[([\w,.-]{1,200})\]|\s--extra[=\s]([\w.-]{1,100})|\s(--all-extras)\b"
 )
@@ -69,7 +69,7 @@ def _stages(text: str) -> tuple[list[Instruction], list[_Stage]]:
 
 
 def _shipped(stages: list[_Stage]) -> list[_Stage]:
-    """Return the production image's stages: the last one not named for debugging, and the stages it builds on."""
+    """Return the stages of the production image: the last one not named for debugging, and those that it builds on."""
     found: list[_Stage] = []
     for each in reversed(stages):
         if each.name == found[-1].base if found else not is_for_debugging(each.name):
@@ -83,7 +83,7 @@ def _text(step: Instruction) -> str:
 
 
 def _installs(text: str) -> str:
-    """Return the debugger that a RUN instruction installs; empty for none."""
+    """Return the name of the debugger package that a RUN instruction installs; empty if it installs none."""
     for command in _COMMAND_END.split(text):
         installer = _INSTALLER.search(command)
         install = installer and _INSTALL.search(command, installer.end())
@@ -94,14 +94,14 @@ def _installs(text: str) -> str:
 
 
 def installed(path: str, text: str) -> str:
-    """Return the RUN lines of the production image; they name the requirements files that it installs."""
+    """Return the text of the production image's RUN instructions, which names the requirements files it installs."""
     stages = () if is_for_debugging(path) else _shipped(_stages(text)[1])
     steps = (step for stage in stages for step in stage.steps)
     return "\n".join(_text(step) for step in steps if step.keyword == "RUN")
 
 
 def debug_ports(text: str) -> Iterator[int]:
-    """Return the ports on which a debugger of the image listens."""
+    """Return the ports on which the image's debugger listens."""
     for step in parse_instructions(text):
         yield from commands.debug_ports(_text(step))
 
@@ -110,7 +110,7 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
     """Return the findings of a Dockerfile.
 
     Args:
-        debug: ports of debuggers.
+        debug: the ports of debuggers.
         ships: whether the image is for production.
     """
     before, stages = _stages(text)
@@ -128,7 +128,7 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
             text_of = _text(step)
             if step.keyword == "ENTRYPOINT":
                 entrypoint = "" if commands.starts_debugger(text_of) else text_of
-            elif step.keyword == "CMD" and step.rest.startswith("["):  # CMD holds the arguments of ENTRYPOINT
+            elif step.keyword == "CMD" and step.rest.startswith("["):  # CMD has the arguments of ENTRYPOINT
                 text_of, entrypoint = f"{entrypoint} {text_of}", ""
             if step.keyword in {"CMD", "ENTRYPOINT", "RUN", "ENV", "HEALTHCHECK", "COPY"}:
                 for rule, message in (*commands.listens(text_of), *commands.waits(text_of)):
@@ -149,7 +149,7 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
 
 
 def _secrets(step: Instruction) -> Iterator[str]:
-    """Return the names of the secrets that an ARG, or an ENV with a value, puts into the image."""
+    """Yield the names of the secrets that an ARG, or an ENV with a value, stores in the image."""
     assignments = split(step.rest) if step.keyword in {"ARG", "ENV"} else []
     if step.keyword == "ENV" and assignments and "=" not in assignments[0]:  # the legacy form `ENV key value`
         assignments = [f"{assignments[0]}={' '.join(assignments[1:])}"]
@@ -166,10 +166,10 @@ def is_requirements(path: str) -> bool:
 
 
 def audit_requirements(path: str, text: str, images: Mapping[str, str]) -> Iterator[Found]:
-    """Return the findings for debuggers in a list of packages that a production image installs.
+    """Return the findings for debuggers in a requirements file that a production image installs.
 
     Args:
-        images: RUN lines of the production image by Dockerfile, as `dockerfiles.installed` returns them.
+        images: text of the RUN instructions (see `installed`), by path of the Dockerfile.
     """
     name = path.rsplit("/", 1)[-1]
     by = next((each for each, lines in images.items() if _installs_list(lines, name)), None)
@@ -185,13 +185,13 @@ def audit_requirements(path: str, text: str, images: Mapping[str, str]) -> Itera
 
 
 def _installs_list(lines: str, name: str) -> bool:
-    if name == "pyproject.toml":  # the requirements come with the repository's package
+    if name == "pyproject.toml":  # installing the repository's package installs them
         return _INSTALLS_PROJECT.search(lines) is not None
     return re.search(rf"(?<![\w-]){re.escape(name)}", lines) is not None
 
 
 def _required(text: str, lines: str) -> list[tuple[int, str]]:
-    """Return the offset and name of each debugger that a pyproject.toml requires, in an extra only if `lines` name it."""
+    """Return offset and name of each debugger that a pyproject.toml requires; for extras only if `lines` name them."""
     try:
         document = table(load_toml(text))
     except (TOMLKitError, ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """Parse YAML, and JSON with comments, into values with line numbers.
 
-The texts are untrusted: aliases are shared, never expanded, and size and nesting are limited.
+The texts are untrusted: aliases are shared instead of expanded, and size and nesting are limited.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dkdbg.setup.render import jsonc_tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Maximum number of values in a file, including those that merge keys (`<<`) copy.
+#: Maximum number of values in a file. Values that a merge key (`<<`) copies count again.
 _MAX_VALUES = 100_000
 
 
@@ -30,11 +30,11 @@ class Value:
     """A value of a document.
 
     Attributes:
-        line: its first line, from 1; for a member of a mapping the key's line.
-        text: text of a scalar as written, empty for other values.
+        line: first line of the value, or of its key in a mapping; counted from 1.
+        text: text of a scalar, as written; empty for other values.
         items: elements of a sequence.
-        members: values of a mapping by key. YAML's merge keys are resolved.
-        block: whether the text begins on the line after `line`.
+        members: values of a mapping by key, with YAML's merge keys resolved.
+        block: whether the text is a YAML block (`|`, `>`), which begins on the line after `line`.
     """
 
     line: int
@@ -44,28 +44,28 @@ class Value:
     block: bool = False
 
     def get(self, *keys: str) -> Value:
-        """Return the value below these keys; an empty Value if a key is missing."""
+        """Return the value at this path of keys; an empty Value if a key is missing."""
         found = self
         for key in keys:
             found = (found.members or {}).get(key, Value(found.line))
         return found
 
     def pairs(self) -> Iterator[tuple[str, Value]]:
-        """Yield the key and value of each member of a mapping."""
+        """Yield each key of a mapping with its value."""
         yield from (self.members or {}).items()
 
     def each(self) -> tuple[Value, ...]:
-        """Return the elements of a sequence, or a scalar as the only element."""
+        """Return the elements of a sequence; for a scalar, a tuple of the scalar."""
         return self.items or ((self,) if self.text else ())
 
     def command(self) -> str:
-        """Return the command line that this value holds as a string or as a list of words."""
+        """Return the command line in this value, which is a string or a list of words."""
         return self.text or " ".join(each.text for each in self.items)
 
     def commands(self, seen: set[int] | None = None) -> Iterator[Value]:
-        """Yield possible command lines below this value: each string, and each list of words."""
+        """Yield possible command lines in this value: each string, and each list of words."""
         seen = set() if seen is None else seen
-        content = id(self.members or self.items or self)  # an alias is a new `Value` at each use
+        content = id(self.members or self.items or self)  # each use of an alias is another `Value`
         if content in seen:
             return
         seen.add(content)
@@ -80,10 +80,10 @@ _A_WORD = re.compile(r"\S+")
 
 
 class UnreadableError(Exception):
-    """The document is invalid or too large; the message is the reason."""
+    """The document is malformed or too large; the message is the reason."""
 
 
-#: Directives of Helm and Jinja templates: alone on a line, and within a line.
+#: Directives of Helm and Jinja templates that fill a line (_ALONE), or are part of one (_INLINE).
 _ALONE = re.compile(
     r"^[ \t]{0,200}(?:-[ \t]{1,20})?(?:\{\{[^\n]{0,500}\}\}|\{%[^\n]{0,500}%\})[ \t]{0,20}$", re.MULTILINE
 )
@@ -91,12 +91,12 @@ _INLINE = re.compile(r"\{\{[^\n}]{0,200}\}\}|\{%[^\n%]{0,200}%\}")
 
 
 def without_directives(text: str) -> str:
-    """Return a YAML template without its directives; keep all branches of conditions, and the line numbers."""
+    """Return a YAML template without its directives. All branches of conditions and the line numbers stay."""
     return _INLINE.sub("x", _ALONE.sub("", text))
 
 
 def yaml_documents(text: str) -> list[Value]:
-    """Return the documents of a YAML file. Raises UnreadableError: it is invalid or too large."""
+    """Return the documents of a YAML file. Raises UnreadableError: the file is malformed or too large."""
     try:
         values.check_text(text)
         yaml = YAML(typ="safe", pure=True)
@@ -116,7 +116,7 @@ def yaml_documents(text: str) -> list[Value]:
 
 @dataclass
 class _Reader:
-    """Turns the nodes of a file into values. The nodes must stay alive, because `seen` is keyed by their `id`."""
+    """Turns YAML nodes into values. The nodes must stay alive, because `seen` and `depths` are keyed by their `id`."""
 
     seen: dict[int, Value] = field(default_factory=dict)
     depths: dict[int, int] = field(default_factory=dict)
@@ -137,16 +137,16 @@ class _Reader:
                         members.update({k: v for k, v in merged.items() if k not in members})
                 elif isinstance(key.value, str):
                     below = self.value(value)
-                    # A finding in an aliased value names the line of the alias, not of the anchor.
+                    # A finding in an aliased value is reported at the alias, not at the anchor.
                     anchored = value.start_mark.line < key.start_mark.line
                     members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members, block=below.block and not anchored) if below.text or anchored else below  # fmt: skip
         elif isinstance(node, SequenceNode):
-            self.seen[id(node)] = Value(line)  # placeholder, in case an alias below refers to this sequence
+            self.seen[id(node)] = Value(line)  # for an alias in this sequence that refers to the sequence
             found = self.seen[id(node)] = Value(line, items=tuple(map(self.value, node.value)))
         else:
             found = self.seen[id(node)] = Value(line, text=str(node.value), block=node.style in {"|", ">"})
         self._spend(1)
-        # An alias is found in `seen` without recursion, so values can nest deeper than this method recurses.
+        # `seen` resolves an alias without recursion, so a value can be nested deeper than this method recurses.
         children = () if isinstance(node.value, str) else node.value
         nodes = (each for pair in children for each in (pair if isinstance(pair, tuple) else (pair,)))
         depth = 1 + max((self.depths.get(id(each), 0) for each in nodes), default=0)
@@ -162,7 +162,7 @@ class _Reader:
 
 
 def json_document(text: str) -> Value:
-    """Return the value of JSON with comments, as editors write it. Raises UnreadableError: it is invalid."""
+    """Return the value of a JSON text with comments, as editors write it. Raises UnreadableError: it is malformed."""
     try:
         root = jsonc_tree.parse(text, file="")
     except (DkdbgError, RecursionError) as error:

@@ -19,13 +19,13 @@ def is_devcontainer(path: str) -> bool:
 
 
 def is_launch(path: str) -> bool:
-    """Return whether a file has launch entries of VS Code, by its path."""
+    """Return whether a file holds VS Code launch entries, by its path."""
     return path.endswith((".vscode/launch.json", ".code-workspace"))
 
 
 def audit_devcontainer(document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of a devcontainer.json; `debug` has the ports of debuggers."""
-    # A number in appPort is published on 127.0.0.1; a string has the syntax of `docker run -p`.
+    """Return the findings of a devcontainer.json; `debug` are the ports of debuggers."""
+    # appPort: a number is published on 127.0.0.1; a string has the syntax of `docker run -p`.
     for port in document.get("appPort").each():
         opened = ports.published(port.text, debug) if ":" in port.text else None
         if opened is not None:
@@ -48,7 +48,7 @@ def audit_devcontainer(document: Value, debug: frozenset[int]) -> Iterator[Found
 
 
 def audit_launch(document: Value) -> Iterator[Found]:
-    """Return the findings of the launch entries: an editor that listens for debuggers beyond loopback."""
+    """Return the findings of launch entries: editors that listen for debuggers beyond loopback."""
     for entry in (*document.get("configurations").items, *document.get("launch", "configurations").items):
         host = entry.get("listen", "host")
         if host.text and not ports.is_loopback(host.text) and "$" not in host.text:

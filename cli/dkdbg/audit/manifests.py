@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
     from dkdbg.audit.documents import Value
 
-#: Usual names of a debugger's port in a container or Service.
+#: Usual names of debug ports in containers and Services.
 _NAMES = frozenset({"debugpy", "ptvsd", "dkdbg"})
 
 
 def is_manifest(document: Value) -> bool:
-    """Return whether a YAML document is an object of Kubernetes, or a part of one, as in overlays."""
+    """Return whether a YAML document is a Kubernetes object, or part of one (in an overlay)."""
     return bool(document.get("kind").text and document.get("apiVersion").text)
 
 
 def debug_ports(document: Value) -> Iterator[int]:
-    """Return the ports on which debuggers of the pods listen."""
+    """Return the ports on which debuggers in the pods listen."""
     for pod in pods(document):
         for container in _containers(pod):
             yield from commands.debug_ports(_command(container))
 
 
 def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of an object, or of the objects in a List; `debug` has the ports of debuggers."""
+    """Return the findings of an object, or of all objects in a List; `debug` are the ports of debuggers."""
     is_list = document.get("kind").text == "List"
     seen: set[int] = set()
     for each in dict.fromkeys(document.get("items").items) if is_list else (document,):
@@ -64,9 +64,9 @@ def _service(document: Value, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def pods(value: Value, seen: set[int] | None = None) -> Iterator[Value]:
-    """Return the pod specifications below a value: the mappings with `containers`."""
+    """Return the pod specifications in a value: all mappings with `containers`."""
     seen = set() if seen is None else seen
-    content = id(value.members or value.items)  # each use of an alias is a value of its own
+    content = id(value.members or value.items)  # each use of an alias is another `Value`
     if content in seen:
         return
     seen.add(content)

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 _MODULES = frozenset({"debugpy", "ptvsd", "remote_pdb", "rpdb", "web_pdb"})
 _LISTENS = frozenset({"listen", "enable_attach", "RemotePdb", "Rpdb", "set_trace"})
-#: Modules that listen on all addresses by default.
+#: Debuggers that listen on all addresses by default.
 _OPEN = frozenset({"ptvsd", "web_pdb"})
 _HOST_NAME = frozenset({"gethostname", "getfqdn", "gethostbyname"})
 _WAITS = frozenset({"wait_for_client", "wait_for_attach"})
-#: Maximum words of a command line to read: a hostile source may use one long list in many calls.
+#: Maximum words of a command line to read: a hostile source may pass one long list to many calls.
 _MAX_WORDS = 64
 _STARTS = frozenset(
     {"run", "call", "check_call", "check_output", "Popen", "system", "popen", "create_subprocess_exec"}
 )
-#: Pattern of sources worth parsing; the others have nothing to audit.
+#: Pattern of sources worth parsing. The others have nothing to audit.
 _WORTH = re.compile(r"debugpy|ptvsd|remote_pdb|rpdb|web_pdb")
 _LINES = (
     (
@@ -47,7 +47,7 @@ class _Call:
 
 
 def debug_ports(text: str) -> Iterator[int]:
-    """Return the ports on which a source makes debuggers listen."""
+    """Return the ports on which debuggers listen that a source starts."""
     for call in _calls(text) or ():
         for node in ast.walk(call.address) if call.address is not None and call.function in _LISTENS else ():
             if isinstance(node, ast.Constant) and type(node.value) is int and 0 < node.value < 65536:
@@ -55,7 +55,7 @@ def debug_ports(text: str) -> Iterator[int]:
 
 
 def audit(path: str, text: str) -> Iterator[Found]:
-    """Return the findings of a source that ships; a source that cannot be parsed is searched line by line."""
+    """Return the findings of a source that is shipped; search line by line in a source that cannot be parsed."""
     calls = _calls(text)
     if calls is None:
         for number, line in enumerate(text.split("\n"), 1):
@@ -76,7 +76,7 @@ def audit(path: str, text: str) -> Iterator[Found]:
 
 
 def _calls(text: str) -> list[_Call] | None:
-    """Return the calls in a source that use a debugger or start a process; None if it cannot be parsed."""
+    """Return the calls in a source that concern a debugger or start a process; None if the source cannot be parsed."""
     try:
         return _found(parsed(text)) if _WORTH.search(text) else []
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -125,13 +125,13 @@ def _found(tree: ast.Module) -> list[_Call]:
 
 
 def _valued(node: ast.expr | None, values: Mapping[str, ast.expr | None]) -> ast.expr | None:
-    """Return the expression assigned to a name or attribute, if it is assigned only once; otherwise `node`."""
+    """Return the expression that a name or attribute stands for by `values`, otherwise `node`."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return values.get(name) or node
 
 
 def _option(call: ast.Call) -> dict[str, ast.expr]:
-    """Return an `add_argument` call's default, keyed by argparse's attribute name; empty for other calls."""
+    """Return the default of an `add_argument` call by argparse's attribute name; empty for other calls."""
     default = next((each.value for each in call.keywords if each.arg == "default"), None)
     names = [
         each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
@@ -142,23 +142,23 @@ def _option(call: ast.Call) -> dict[str, ast.expr]:
 
 
 def _open_host(call: _Call) -> str | None:
-    """Return the host beyond loopback on which a call listens; None if the source shows none."""
+    """Return the host beyond loopback on which a call makes a debugger listen; None if the source shows none."""
     if call.address is None:
-        return "0.0.0.0" if call.module in _OPEN else None  # noqa: S104 - the default there
+        return "0.0.0.0" if call.module in _OPEN else None  # noqa: S104 - the debugger's default
     if isinstance(call.address, ast.Constant) and isinstance(call.address.value, int):
-        return None  # a port on 127.0.0.1
+        return None  # only a port: the host is 127.0.0.1
     hosts = call.address.elts[:1] if isinstance(call.address, (ast.Tuple, ast.List)) else [call.address]
     texts = (text for host in hosts for text in _texts(host))
     return next((text for text in texts if not ports.is_loopback(text)), None)
 
 
 def _texts(node: ast.expr) -> Iterator[str]:
-    """Yield the hosts to which an expression may evaluate.
+    """Yield the strings to which a host expression may evaluate.
 
-    These are a string itself, the operands of `or`, both results of a conditional expression, and the default in a
+    These are a string literal, the operands of `or`, both branches of a conditional expression, and the default in a
     call such as `os.environ.get("HOST", "0.0.0.0")`.
     """
-    left = [node]  # iterative, because an expression may have a thousand operands
+    left = [node]  # not recursive: an expression may have a thousand operands
     while left:
         each = left.pop()
         if isinstance(each, ast.Constant) and isinstance(each.value, str):
@@ -175,7 +175,7 @@ def _texts(node: ast.expr) -> Iterator[str]:
 
 
 def _command(node: ast.expr) -> str:
-    """Return the command line in a call's argument, with `X` for each part that is not a literal."""
+    """Return the command line in an argument of a call, with `X` for each part that is not a literal."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return " ".join(_command(each) for each in node.elts)
     if isinstance(node, ast.JoinedStr):

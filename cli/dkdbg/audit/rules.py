@@ -1,4 +1,4 @@
-"""The rules and findings of the audit, and which files and services are only for debugging."""
+"""The audit's rules and findings, and which files and services are only for debugging."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal, TypeAlias
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One rule.
+    """A rule of the audit.
 
     Attributes:
-        id: stable name, for SARIF and for `dkdbg: ignore`.
-        level: severity, in SARIF's words.
+        id: stable name, used in SARIF and in `dkdbg: ignore`.
+        level: severity, as SARIF names it.
         title: what the rule finds.
-        todo: what to do about a finding.
+        todo: how to correct a finding.
     """
 
     id: str
@@ -26,14 +26,14 @@ class Rule:
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class Finding:
-    """A place in a file that breaks a rule.
+    """A line that breaks a rule.
 
     Attributes:
         path: POSIX path relative to the repository's root.
-        line: from 1.
+        line: counted from 1.
         rule: id of the rule.
-        message: what is wrong, with the value; never a whole secret.
-        uri: absolute URI of the file; empty for a file of the repository.
+        message: what is wrong, with the value, but never a whole secret.
+        uri: absolute URI of a file outside the repository; empty for a file of the repository.
     """
 
     path: str
@@ -43,14 +43,14 @@ class Finding:
     uri: str = ""
 
 
-#: A finding in one file: the line, the id of its rule, and the message.
+#: A finding in one file: line, rule id, message.
 Found: TypeAlias = tuple[int, str, str]
 
 OPEN_PORT, HOST_PORT, WAITS, SHIPS = "open-debug-port", "host-debug-port", "wait-for-client", "debugger-ships"
 PTRACE, PRIVILEGED, UNCONFINED = "ptrace", "privileged", "unconfined"
 BUILD_SECRET, TOKEN, OLD_AGENT, UNREAD = "secret-in-build", "token-in-file", "old-agent", "unread"
 
-#: All rules by id. An id never changes: ignore comments and SARIF baselines name it.
+#: All rules by id. Ids never change, because ignore comments and SARIF baselines name them.
 RULES: dict[str, Rule] = {
     each.id: each
     for each in (
@@ -142,11 +142,11 @@ _TESTS = frozenset({"test", "tests", "testing", "conftest"})
 
 
 def is_for_debugging(text: str) -> bool:
-    """Return whether a path, profile or build stage is for development or tests, not for production, by its name."""
+    """Return whether a path, profile or build stage is for development or tests, judging by its name."""
     name_parts = set(_WORDS.split(text.lower()))
     return not name_parts.isdisjoint(_DEBUG) or not name_parts.isdisjoint(_TESTS)
 
 
 def is_test(path: str) -> bool:
-    """Return whether a file is a test, by its name."""
+    """Return whether a file is a test, judging by its path."""
     return not _TESTS.isdisjoint(_WORDS.split(path.lower()))

@@ -22,11 +22,11 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schem
 def report(
     findings: Sequence[Finding], *, version: str, notes: Sequence[str], failed: str = ""
 ) -> dict[str, Any]:
-    """Return the SARIF log of one run.
+    """Return the SARIF log of an audit.
 
     Args:
-        notes: texts about files that could not be read.
-        failed: why the audit ended without a result; empty if it did not.
+        notes: texts about files that were not read.
+        failed: why the audit ended without a result; empty if it completed.
     """
     numbers = {rule: number for number, rule in enumerate(RULES)}
     rules = [
@@ -61,8 +61,8 @@ def report(
 
 
 def _result(finding: Finding, number: int) -> dict[str, Any]:
-    # An absolute URI has no uriBaseId (SARIF 2.1.0, section 3.4.4). Readers do not open a relative URI that
-    # leaves its base, so files outside the repository have absolute ones.
+    # SARIF 2.1.0, section 3.4.4: no uriBaseId beside an absolute URI. Files outside the repository need one, because
+    # readers do not open a relative URI that leaves its base.
     place = {"uri": finding.uri} if finding.uri else {"uri": quote(finding.path), "uriBaseId": "%SRCROOT%"}
     return {
         "ruleId": finding.rule,
@@ -72,7 +72,7 @@ def _result(finding: Finding, number: int) -> dict[str, Any]:
         "locations": [
             {"physicalLocation": {"artifactLocation": place, "region": {"startLine": finding.line}}}
         ],
-        # The fingerprint omits the line, so that a finding stays the same when lines are added above it.
+        # The fingerprint has no line number, so that a finding is recognised after lines are added above it.
         "partialFingerprints": {
             "dkdbg/v1": hashlib.sha256(
                 f"{finding.path}\0{finding.rule}\0{finding.message}".encode()

@@ -21,29 +21,29 @@ _WORKFLOW = re.compile(r"(?:.*/)?\.github/(?:workflows|actions)/.+\.ya?ml")
 _ASSIGNMENT = re.compile(
     r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,99})=[\"']?([\w.:/-]{1,200})[\"']?[ \t]*$", re.MULTILINE
 )
-#: Files that consist of named entries. In other scripts, a line such as `debug: false` is not an entry.
+#: Files that consist of named entries. In other scripts a line such as `debug: false` is no entry.
 _HAS_ENTRIES = re.compile(
     r"(?:.*/)?(?:[^/]+\.mk|(?:GNU)?[Mm]akefile|[Jj]ustfile|\.gitlab-ci\.yml|package\.json)"
 )
-#: The name of a target of a Makefile, a job of CI (group 2) or a script of a package.json (group 1).
+#: Name of an entry: a script of package.json (group 1), a Makefile target or a CI job (group 2).
 _ENTRY = re.compile(r"[ \t]*[\"']([^\"'\n]{1,100})[\"'][ \t]*:|([\w.-][^:=\n]{0,100}):(?!=)")
 _SHELL = re.compile(r"#!\s{0,9}/(?:\S{0,200}/)?(?:env\s{1,9})?(?:\S{0,200}/)?(?:ba|da|k|z)?sh\b")
 
 
 def is_script(path: str, text: str) -> bool:
-    """Return whether a file consists of command lines, by its name or first line."""
+    """Return whether a file consists of command lines, judging by its name or first line."""
     name = path.rsplit("/", 1)[-1]
     return bool(_NAME.fullmatch(name) or _WORKFLOW.fullmatch(path) or _SHELL.match(text))
 
 
 def debug_ports(text: str) -> Iterator[int]:
-    """Return the ports on which debuggers of a script listen."""
+    """Return the ports on which debuggers in a script listen."""
     for _, line in _lines(text):
         yield from commands.debug_ports(line)
 
 
 def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings of a script; `debug` has the ports of debuggers."""
+    """Return the findings of a script; `debug` are the ports of debuggers."""
     lines, entry, has_entries = text.split("\n"), "", _HAS_ENTRIES.fullmatch(path)
     for number, line in _lines(text):
         if has_entries and (name := _ENTRY.match(lines[number - 1])):
@@ -57,11 +57,11 @@ def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
 
 
 def audit_document(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
-    """Return the findings in the command lines and CI containers of a YAML document; `debug` as for `audit`."""
+    """Return the findings in a YAML document's command lines and CI containers; `debug` are the ports of debuggers."""
     for value in document.commands():
         for number, rule, message in audit(path, value.command(), debug):
             yield value.line + number - (not value.block), rule, message
-    for _, job in document.get("jobs").pairs():  # of a workflow of GitHub
+    for _, job in document.get("jobs").pairs():  # of a GitHub workflow
         for container in (job.get("container"), *(job.get("services").members or {}).values()):
             opens = ports.of_program(container.get("image").text, debug)
             for rule, message in commands.options(container.get("options").text, opens):
@@ -72,10 +72,10 @@ def audit_document(path: str, document: Value, debug: frozenset[int]) -> Iterato
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the number of the first line and the text of each command: comments removed, continued lines joined.
+    """Yield the number of its first line and the text of each command, without comments, continued lines joined.
 
-    Replace the variables to which the text assigns a plain value. To limit the output, stop replacing once the
-    commands exceed twice the length of the text.
+    Replace variables to which the text assigns a plain value. To bound the output, stop replacing once it is twice as
+    long as the text.
     """
     start = 0
     parts: list[str] = []

@@ -1,7 +1,7 @@
 """Recognise tokens by their shape, and variables that hold secrets by their names.
 
-The shapes are those that the issuers document, with a prefix or a fixed context. A search by entropy, as in
-gitleaks, would also report digests and model names.
+The shapes are those that the issuers document, with a prefix or in a fixed context. A search by entropy, as gitleaks
+does it, would also report digests and model names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Names of BuildKit's check SecretsUsedInArgOrEnv, without `auth` and a bare `key`, which name other things as well.
+#: The names that BuildKit's check SecretsUsedInArgOrEnv looks for, except `auth` and a bare `key`: too ambiguous.
 #: Source: moby/buildkit, frontend/dockerfile/linter.
 _SECRET = re.compile(
     r"(?:^|_)(?:(?:api|access|secret|private|ssh)_?key|credentials?|pword|secret|token)(?:_|$)|passw(?:or)?d(?:_|$)|_pa(?:t|ss)$",
@@ -23,17 +23,17 @@ _NO_SECRET = re.compile(
     r"|_(?:header|hashers?|validators?|algorithm|(?:timeout|ttl|lifetime|expir\w*)(?:_\w+)?)$",
     re.IGNORECASE,
 )
-#: Text between the name of a variable and its value: `NAME=VALUE`, `"NAME": "VALUE"`, `name: NAME` and `value: VALUE`.
+#: Text between a variable's name and its value: in `NAME=VALUE`, `"NAME": "VALUE"`, or `name: NAME` + `value: VALUE`.
 _IS = r"[\"'\]]{0,2}(?:\s{0,3}[=:]\s{0,3}|\s{0,80},?\s{0,80}[\"']?value[\"']?\s{0,3}:\s{0,3})[\"']?"
-#: Issuer and shape of each token. A shape begins with a literal text, which `re` finds fast. If that text is the
-#: name of a variable, group 1 is the token.
+#: Issuer and shape of each token. A shape begins with literal text, which `re` finds fast. If that is a variable's
+#: name, group 1 is the token.
 _SHAPES = tuple(
     (issuer, re.compile(rf"{shape}(?![A-Za-z0-9])"))
     for issuer, shape in (
         ("GitHub", r"gh[pousr]_[A-Za-z0-9]{36}"),
         ("GitHub", r"github_pat_[A-Za-z0-9_]{50,90}"),
         ("Hugging Face", r"hf_[A-Za-z0-9]{30,40}"),
-        # not a key ID in the URL or header of a signed request: alone it is not a secret
+        # Ignore a key id in the URL or header of a signed request: it travels without its secret key.
         ("AWS", r"A[KS]IA[A-Z0-9]{16}(?<![?&;]AWSAccessKeyId=.{20})(?!(?:/|%(?:25){0,3}2F)\d{8}(?:/|%))"),
         ("AWS", rf"AWS_SECRET_ACCESS_KEY{_IS}([A-Za-z0-9/+]{{40}})"),
         ("AWS", rf"aws_secret_access_key{_IS}([A-Za-z0-9/+]{{40}})"),
@@ -53,40 +53,40 @@ _SHAPES = tuple(
         ("dkdbg", rf"dkdbgToken{_IS}([A-Za-z0-9_][A-Za-z0-9_+/=-]{{19,199}})"),
     )
 )
-#: A dkdbg token that the user chose, shorter than a generated one. Not searched for in code and documents, where
-#: such a text is usually a name or an example.
+#: A dkdbg token chosen by the user, which is shorter than a generated one. Not searched for in code and documents,
+#: where such a text is usually a name or an example.
 _CHOSEN = re.compile(
     rf"(?:DKDBG_(?:PDB_)?TOKEN|dkdbgToken){_IS}([A-Za-z0-9_][A-Za-z0-9_+/=.-]{{5,199}})(?![\w(\[])"
 )
 _NO_TOKEN = frozenset({"prompt", "string", "secret", "required"})
-#: Path and content of dkdbg's token file, `~/.config/dkdbg/token`.
+#: Path of dkdbg's token file, `~/.config/dkdbg/token`; and its whole content.
 _OWN_FILE, _WHOLE = re.compile(r"(?:.*/)?\.?dkdbg/token"), re.compile(r"\s*[A-Za-z0-9_-]{40,64}\s*")
 _CODE = re.compile(r".+\.(?:py|pyi|ipynb|md|rst|txt|js|ts|tsx|c|cc|cpp|go|rs|java|html|j2)")
 _CREDENTIALS = re.compile(r"://[^/\s:@$]{1,100}:[^/\s@$]{3,200}@")
 _KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{2,10} ){0,2}PRIVATE KEY-----")
-#: Texts that stand for a token in examples; minimum number of different characters in a real token.
+#: Texts that mark an example; minimum number of different characters in a real token.
 _EXAMPLE = re.compile(r"example|x{4}|your|placeholder|redacted|changeme|<|\$", re.IGNORECASE)
 _MIN_DISTINCT = 8
-#: Maximum characters of the name of a variable.
+#: Maximum characters of a variable's name.
 _MAX_NAME = 200
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable of this name may hold a secret."""
+    """Return whether a variable with this name may hold a secret."""
     return len(name) <= _MAX_NAME and _SECRET.search(name) is not None and _NO_SECRET.search(name) is None
 
 
 def has_credentials(value: str) -> bool:
-    """Return whether a URL in a value has a user with a password."""
+    """Return whether a value contains a URL with user name and password."""
     return _CREDENTIALS.search(value) is not None
 
 
 def tokens(path: str, text: str, *, keys: bool = True) -> Iterator[tuple[int, str]]:
-    """Return the offset of each token in a file, and its description without the token itself.
+    """Yield the offset of each token in a file, and a description without the token itself.
 
     Args:
-        path: the file's path; in a program or a document, a text that looks like a token may be an example.
-        keys: whether to report private keys; those in tests are worthless.
+        path: the file's path: in programs and documents, a text that looks like a token may be an example.
+        keys: whether to report private keys; those in tests protect nothing.
     """
     for issuer, shape in _SHAPES:
         for found in shape.finditer(text):
@@ -106,5 +106,5 @@ def tokens(path: str, text: str, *, keys: bool = True) -> Iterator[tuple[int, st
 
 
 def _is_real(token: str) -> bool:
-    """Return whether a text looks like a real token, and not like a name, an expression or an example."""
+    """Return whether a text looks like a real token rather than a name, an expression or an example."""
     return len(set(token)) >= _MIN_DISTINCT and not token.isalpha() and not _EXAMPLE.search(token)

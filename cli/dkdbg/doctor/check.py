@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from dkdbg.doctor.situation import Situation
 
-#: An error breaks something that was set up, a warning may break it, a note explains a surprise.
+#: error: something that was set up does not work; warning: it may fail; note: explains surprising behaviour.
 Severity: TypeAlias = Literal["error", "warning", "note"]
-#: Values for the fields in a check's `cause` and `next`. A value named `severity` overrides the check's own.
+#: Values for the `{...}` fields in a check's `cause` and `next`. A value named `severity` overrides the check's own.
 Values: TypeAlias = "Mapping[str, object]"
 _Read: TypeAlias = "Callable[[Situation], Iterable[Values]]"
 
@@ -25,9 +25,10 @@ class Check:
     Attributes:
         name: stable name, for `--json` and bug reports.
         severity: severity of its findings.
-        read: returns the values of each finding; empty on a healthy machine. It reads nothing but the `Situation`.
-        cause: what is wrong, with fields for the values.
-        next: the exact next command, or the line to change, also with fields.
+        read: function that returns the values of each finding, none on a healthy machine. It reads only the
+            `Situation`.
+        cause: what is wrong, with a `{...}` field for each value.
+        next: the exact command to type, or the line to change, with fields as in `cause`.
         safe: whether `--fix` may run `next`, a command line of dkdbg that asks before it writes.
     """
 
@@ -46,7 +47,7 @@ CHECKS: list[Check] = []
 def _check(
     severity: Severity, name: str, cause: str = "{message}", todo: str = "{hint}", *, safe: bool = False
 ) -> Callable[[_Read], _Read]:
-    """Return a decorator that adds a check with the decorated function as its `read`."""
+    """Return a decorator that adds a check to CHECKS; the decorated function becomes its `read`."""
 
     def add(read: _Read) -> _Read:
         CHECKS.append(Check(name=name, severity=severity, read=read, cause=cause, next=todo, safe=safe))

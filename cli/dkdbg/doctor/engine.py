@@ -16,7 +16,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.targets.docker import client, host
 
 _TIMEOUT_S = 30.0
-#: Folders of CDI specifications on this machine; pattern for the driver's version in the name of its library.
+#: Folders with CDI specifications (how containers get a device), and the driver's version in the name of its library.
 _CDI_FOLDERS, _CDI_DRIVER = ("/etc/cdi", "/var/run/cdi"), re.compile(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)")
 
 
@@ -51,7 +51,7 @@ def engine() -> Engine:
 
 
 def _context() -> str:
-    """Return the context that `docker context use` chose; DOCKER_HOST and DOCKER_CONTEXT override it."""
+    """Return the context that `docker context use` chose, although DOCKER_HOST and DOCKER_CONTEXT take precedence."""
     try:
         folder = os.environ.get("DOCKER_CONFIG") or str(Path.home() / ".docker")
         found = json.loads(Path(folder, "config.json").read_text("utf-8", errors="replace"))
@@ -70,13 +70,13 @@ def _output(*argv: str) -> str | None:
 
 
 def _skew(text: str, asked: float, answered: float) -> float:
-    """Return the seconds by which the engine's clock is ahead (negative: behind), less the duration of the query."""
+    """Return by how many seconds the engine's clock is ahead (negative: behind), allowing for the query's duration."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text)
     if not found:
         return 0.0
     try:
         remote_time = datetime.fromisoformat(found[1] + found[2].replace("Z", "+00:00")).timestamp()
-    except ValueError:  # for example 31 June
+    except ValueError:  # such as 31 June
         return 0.0
     return remote_time - answered if remote_time > answered else min(0.0, remote_time + 1 - asked)
 
@@ -94,7 +94,7 @@ def _cdi_driver() -> str:
 
 
 def _disk(folder: str) -> Disk | None:
-    """Return the file system that holds the engine's storage folder, which only root may enter."""
+    """Return the file system with the engine's storage folder; None if it cannot be read."""
     try:
         found = os.statvfs(folder)
     except (OSError, ValueError):

@@ -20,12 +20,12 @@ _MAX_SKEW_S = 5.0
 
 
 def values_of(error: DkdbgError) -> dict[str, object]:
-    """Return the message and the hint of an error, as values for a check that shows them."""
+    """Return the values for a check that shows the error's own message and hint."""
     return {"message": error.message, "hint": error.hint}
 
 
 def first_line(stderr: str) -> dict[str, object]:
-    """Return the one-line cause, and the hint, for an error message of docker."""
+    """Return the first line of the cause that docker's error message shows, and the hint, as values for a check."""
     error = explain(1, stderr)
     return {"message": error.message.partition("\n")[0], "hint": error.hint}
 

@@ -1,4 +1,4 @@
-"""Checks of the chain from a GPU to the program: driver, nvidia-smi, container toolkit, CDI, CUDA of image and torch."""
+"""Checks of the chain from a GPU to the program: driver, nvidia-smi, container toolkit, CDI, CUDA of image, torch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dkdbg.doctor.check import Values
     from dkdbg.doctor.situation import Engine, Situation
 
-#: Major CUDA version of a driver -> name of pytorch.org's index with the newest wheels for it.
-#: A driver runs every CUDA of its own major version (NVIDIA's minor version compatibility).
+#: Major CUDA version of a driver -> the index of pytorch.org that has the newest wheels for it.
+#: A driver runs each CUDA of its own major version (NVIDIA's minor version compatibility).
 _WHEELS = {11: "cu118", 12: "cu126", 13: "cu130"}
 _HIDDEN = frozenset({"", "-1", "NoDevFiles"})
 _GENERATE = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
@@ -135,7 +135,7 @@ def _stale_cdi(situation: Situation) -> Iterator[Values]:
 )
 def _runtime_alone(situation: Situation) -> Iterator[Values]:
     machine, engine = situation.machine, situation.engine
-    # Another check reports a missing driver.
+    # A missing driver has its own check.
     if engine is not None and engine.is_local and engine.gpu in {"nvidia", "cdi"} and not machine.has_gpu:
         yield {"kind": "nvidia runtime" if engine.gpu == "nvidia" else "CDI specification"}
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from dkdbg.doctor.situation import Situation
 
 _GIB = 1 << 30
-#: Free bytes below which a disk is short of space, and below which it counts as full.
+#: A disk with fewer free bytes than _FEW_BYTES is short of space; with fewer than _NO_BYTES it counts as full.
 _FEW_BYTES, _NO_BYTES = _GIB, 64 << 20
 #: Minimum bytes of /dev/shm for DataLoader workers and NCCL; Docker's default is 64 MB.
 _MIN_SHM_BYTES = 1 << 30
-#: Maximum seconds by which clocks may differ.
+#: Maximum difference between the clocks of two machines, in seconds.
 _MAX_SKEW_S = 5.0
 _MIN_FILES = 1024
-#: Network file systems: the kernel does not report changes that other machines make.
+#: Network file systems, on which inotify does not report the changes that other machines make.
 _NETWORK = frozenset(
     {
         "nfs",
@@ -44,7 +44,7 @@ _WINDOWS = frozenset({"9p", "drvfs", "v9fs"})
 
 
 def sized(size: int) -> str:
-    """Format a number of bytes."""
+    """Format a number of bytes as GB or MB."""
     return f"{size / _GIB:.1f} GB" if size >= _GIB else f"{size >> 20} MB"
 
 
@@ -139,7 +139,7 @@ def _full_shm(situation: Situation) -> Iterator[Values]:
     "ulimit -n 4096",
 )
 def _files(situation: Situation) -> Iterator[Values]:
-    machine = situation.machine  # macOS's limit of 256 is fine: programs run in its engine's virtual machine
+    machine = situation.machine  # macOS's limit, 256, does not matter: programs run in the engine's VM
     if machine.system == "Linux" and machine.files is not None and machine.files < _MIN_FILES:
         yield {"files": machine.files}
 
@@ -174,7 +174,7 @@ def _instances(situation: Situation) -> Iterator[Values]:
 
 
 def _limit(situation: Situation, what: str, used: int) -> dict[str, object]:
-    """Return name and value of the lowest inotify limit, and the command to raise it; empty if `used` is below it.
+    """Return the lowest inotify limit by name, its value, and a command that raises it; empty if `used` is below it.
 
     Args:
         what: `watches` or `instances`.

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 #: Programs whose absence a check reports.
 PROGRAMS = ("docker", "git", "ssh", "nvidia-smi", "nvidia-ctk", "podman")
 _PYTHONS = ("python3", "python", *(f"python3.{minor}" for minor in range(15, 7, -1)))
-#: Maximum bytes of the output; timeout in seconds, because a network file system may hang.
+#: Maximum bytes of the script's output, and its timeout in seconds: a network file system may hang.
 MAX_BYTES, TIMEOUT_S = 1 << 20, 60.0
-#: Keys of the script's output that become attributes of `Machine` with the same name, as text and as numbers.
+#: Keys of the script's output that become attributes of `Machine` with the same name, as text or as numbers.
 _TEXTS = ("system", "release", "user", "folder", "driver", "cuda", "smi", "visible")
 _NUMBERS = ("uid", "owner", "files", "watchers", "ptrace_scope")
 
-#: Script that prints `KEY<TAB>VALUE` lines and changes nothing. It does not import torch, which takes seconds.
+#: Script that prints `KEY<TAB>VALUE` lines and changes nothing. It does not import torch, which would take seconds.
 #: It runs no program and imports no module from the working directory, which may be an untrusted repository.
 SCRIPT = (
     r"""
@@ -84,7 +84,7 @@ exit 0
 
 
 def machine(answer: str, *, label: str, asked: float, answered: float) -> Machine:
-    """Return the machine that the script's output describes. The output is untrusted.
+    """Return the machine that the script's output describes; the output is untrusted.
 
     Args:
         answer: standard output of SCRIPT.
@@ -136,9 +136,9 @@ def _number(text: str | None) -> int | None:
 
 
 def _skew(text: str, asked: float, answered: float) -> float:
-    """Return the seconds by which a clock is ahead (negative: behind).
+    """Return by how many seconds a clock is ahead of this machine's (negative: behind).
 
-    The result excludes the duration of the query and the fraction of a second that `date` drops.
+    The tolerance is the duration of the query, plus one second because `date` prints whole seconds.
     """
     remote_time = _number(text)
     if remote_time is None:
@@ -147,7 +147,7 @@ def _skew(text: str, asked: float, answered: float) -> float:
 
 
 def _disk(text: str, mounts: Mapping[str, str], names: Mapping[str, str]) -> Disk | None:
-    """Parse `TOTAL FREE PATH<TAB>MOUNT`, sizes in KiB, as a file system; None if the text is invalid."""
+    """Parse `TOTAL FREE PATH<TAB>MOUNT` (sizes in KiB) as a file system; return None if the text is malformed."""
     found = re.fullmatch(r"(\d{1,15}) (\d{1,15}) ([^\t]*)\t(.*)", text)
     if not found:
         return None

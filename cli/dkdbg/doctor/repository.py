@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
 
-#: Maximum seconds for counting the files of one folder, and for a query to docker.
+#: Maximum seconds to count the files of one folder, and to wait for docker's answer.
 _WALK_S, _TIMEOUT_S = 5.0, 60.0
 
 
 def repository(root: Path, *, has_engine: bool, cuda: bool) -> Repository:
-    """Return the facts in the files of a repository. No code of the repository runs; compose reads its own files.
+    """Return the facts in a repository's files. None of its code runs; the compose file is read by `docker compose`.
 
     Args:
-        root: resolved.
+        root: absolute, symlinks resolved.
         has_engine: whether docker and compose can be queried.
-        cuda: whether to detect the CUDA of its torch, which takes a second.
+        cuda: whether to find the CUDA version of the torch that the repository requires, which takes a second.
     """
     errors: list[DkdbgError] = []
     service, port = None, DEFAULT_PORT
@@ -99,7 +99,7 @@ def _agent(root: Path) -> str | None:
 
 
 def _folders(root: Path) -> int:
-    """Count the folders to watch, for at most _WALK_S seconds."""
+    """Count the folders that `dkdbg sync` would watch, for at most _WALK_S seconds."""
     until, found = time.monotonic() + _WALK_S, 0
     for _, folders, _ in os.walk(root):
         found += 1
@@ -127,7 +127,7 @@ def _torch_cuda(root: Path) -> tuple[str, str] | None:
 
 
 def _contexts(root: Path, model: dict[str, Any], service: DebugService) -> Iterator[Context]:
-    """Yield the build contexts in this repository that a started service's Dockerfile copies whole (`COPY . ...`)."""
+    """Yield the build contexts in this repository of which a started service's Dockerfile copies all (`COPY . ...`)."""
     for name in started(model, service.name):
         build = model["services"][name].get("build") or {}
         folder = Path(str(build.get("context") or ""))
@@ -142,19 +142,19 @@ def _contexts(root: Path, model: dict[str, Any], service: DebugService) -> Itera
         )
         try:
             text = _read(root, own.removesuffix(".dockerignore")) or b""
-            ignore = usual if _read(root, own) is None else own  # a Dockerfile's own list has priority
+            ignore = usual if _read(root, own) is None else own  # it has priority over .dockerignore
             patterns = Patterns(ignore, dockerignore_lines(_read(root, ignore) or b""))
         except DkdbgError:
             continue
         copies = read_dockerfile(decode(text), dockerfile.name).copies
-        if any(source == "." for source, _ in copies):  # BuildKit sends only what is copied
+        if any(source == "." for source, _ in copies):  # BuildKit sends only the files that are copied
             size, largest = _size(folder, patterns)
             where = folder.relative_to(root).as_posix()
             yield Context(service=name, folder=where, ignore=ignore, size=size, largest=largest)
 
 
 def _size(folder: Path, ignored: Patterns) -> tuple[int, tuple[str, int]]:
-    """Return the bytes in a folder without its ignored files, and name and bytes of the largest top-level entry."""
+    """Return the bytes in a folder without its ignored files, and its largest top-level entry (name, bytes)."""
     until, sizes = time.monotonic() + _WALK_S, dict[str, int]()
     for at, folders, files in os.walk(folder):
         inside = os.path.relpath(at, folder)
@@ -165,7 +165,7 @@ def _size(folder: Path, ignored: Patterns) -> tuple[int, tuple[str, int]]:
                 continue
             top = (prefix + name).split("/", 1)[0]
             try:
-                sizes[top] = sizes.get(top, 0) + os.lstat(os.path.join(at, name)).st_size  # noqa: PTH118 - 10,000 of them
+                sizes[top] = sizes.get(top, 0) + os.lstat(os.path.join(at, name)).st_size  # noqa: PTH118 - for speed
             except OSError:
                 continue
         if time.monotonic() > until:
@@ -180,7 +180,7 @@ def _is_out(ignored: Patterns, name: str, prefix: str, *, is_dir: bool) -> bool:
 
 
 def _holder(root: Path, port: int, *, has_engine: bool) -> str:
-    """Return the program that listens on a port of this machine; empty for none, or for a session of this repository."""
+    """Name the program that listens on a local port; return "" for a free port or a session of this repository."""
     listening = [each for each in _listening() if each[0] == port]
     if not listening:
         return ""
@@ -207,7 +207,7 @@ def _holder(root: Path, port: int, *, has_engine: bool) -> str:
 
 
 def _is_of_service(process_folder: Path | None, root: Path) -> bool:
-    """Return whether a process may belong to a debug service on the host's network.
+    """Return whether a process may belong to a debug service that uses the host's network.
 
     `process_folder` is None for another user's process, which may belong to any such service.
     """
@@ -223,10 +223,10 @@ def _is_of_service(process_folder: Path | None, root: Path) -> bool:
 
 
 def _is_own_dkdbg(process_folder: Path, root: Path) -> bool:
-    """Return whether a process is a `dkdbg` or an agent that was started in this repository, such as `dkdbg attach`."""
+    """Return whether a process is a `dkdbg` command or an agent, started in this repository, such as `dkdbg attach`."""
     argv = (process_folder / "cmdline").read_bytes().split(b"\0")
-    first = argv[:8]  # enough for Python, its options, and the verb
-    return Path(os.readlink(process_folder / "cwd")).is_relative_to(root) and any(  # noqa: PTH115 - no file
+    first = argv[:8]  # Python, its options, and the program or zip that it runs
+    return Path(os.readlink(process_folder / "cwd")).is_relative_to(root) and any(  # noqa: PTH115 - a link in /proc
         each.endswith((b"dkdbg/__main__.py", b"dkdbg/agent/__main__.py"))
         or each.rpartition(b"/")[2] in {b"dkdbg", single_file.NAME.encode()}
         for each in first
@@ -234,7 +234,7 @@ def _is_own_dkdbg(process_folder: Path, root: Path) -> bool:
 
 
 def _listening() -> Iterator[tuple[int, str]]:
-    """Return port and inode of each listening TCP socket, as Linux lists them. Nothing connects to a port."""
+    """Yield port and inode of each listening TCP socket on Linux, without connecting to any port."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             lines = Path(table).read_text("ascii", errors="replace").splitlines()[1:]
@@ -246,12 +246,12 @@ def _listening() -> Iterator[tuple[int, str]]:
 
 
 def _process_of(inodes: set[str]) -> Path | None:
-    """Return the folder in /proc of a process with one of these sockets; None if it belongs to another user."""
+    """Return the /proc folder of the process with one of these sockets; None if it belongs to another user."""
     wanted = {f"socket:[{inode}]" for inode in inodes}
     for process_folder in Path("/proc").glob("[0-9]*"):
         try:
-            if any(os.readlink(each) in wanted for each in (process_folder / "fd").iterdir()):  # noqa: PTH115 - no file
+            if any(os.readlink(each) in wanted for each in (process_folder / "fd").iterdir()):  # noqa: PTH115
                 return process_folder
-        except OSError:  # noqa: PERF203 - it has ended, or is another user's
+        except OSError:  # noqa: PERF203 - the process has ended, or belongs to another user
             continue
     return None

@@ -1,4 +1,4 @@
-"""Everything that the checks use, as values: a machine, its engine and a repository."""
+"""The facts that checks read: a machine, its engine and a repository."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Disk:
     """One file system of a machine.
 
     Attributes:
-        path: a folder on it, as named in the query.
-        total, free: bytes in all, and bytes that this user may still write.
+        path: folder that was queried, anywhere on the file system.
+        total, free: size, and space that this user may still fill, in bytes.
         kind: type of the file system, such as `ext4`; empty if unknown.
     """
 
@@ -38,27 +38,27 @@ class Machine:
     Attributes:
         label: name for messages; empty for this machine.
         system, release: name and release of the kernel, such as `Linux` and `6.8.0`.
-        skew: seconds by which its clock is ahead of this machine's, less the duration of the query.
-        uid, user: number and name of the user that ran the script.
+        skew: seconds by which its clock is ahead of this machine's, allowing for the query's duration.
+        uid, user: number and name of the user that runs the script.
         owner: uid of the working directory's owner.
         is_writable: whether the user may create files in the working directory.
         folder: the working directory.
         umask: file mode creation mask, as a number.
         files: maximum open files of a process.
-        pythons: (name, version) of the Pythons on PATH, up to the first one that can run the agent.
+        pythons: (name, version) of each Python on PATH, up to the first one that can run the agent.
         programs: the programs of `probe.PROGRAMS` that are installed.
-        disks: file systems of the working directory, the home and the folder for temporary files.
+        disks: file systems of the working directory, the home directory and the folder for temporary files.
         shm: file system of /dev/shm.
-        limits: inotify's limits by `sysctl` name.
-        watchers: inotify instances that the user has open.
-        ptrace_scope: Yama's setting.
-        has_nvidia: whether a GPU of NVIDIA is on the PCI bus.
+        limits: inotify limits by their `sysctl` name.
+        watchers: number of inotify instances that the user's processes have open.
+        ptrace_scope: kernel.yama.ptrace_scope.
+        has_nvidia: whether an NVIDIA GPU is on the PCI bus.
         has_device: whether /dev/nvidia0 exists.
-        driver: version of NVIDIA's driver.
-        cuda: the newest CUDA version that the driver supports.
-        smi: error of nvidia-smi.
+        driver: version of the NVIDIA driver.
+        cuda: newest CUDA version that the driver supports.
+        smi: error message of nvidia-smi; empty if it works.
         torch: version of torch in the Python that can run the agent.
-        torch_cuda: CUDA version for which that torch was built.
+        torch_cuda: CUDA version that this torch was built for.
         visible: CUDA_VISIBLE_DEVICES; None if it is not set.
     """
 
@@ -97,20 +97,20 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """The engine that the docker command uses.
+    """The engine behind the docker command.
 
     Attributes:
-        error: why it cannot be used; None if it answers.
-        info: answer of `docker info`.
+        error: why the engine cannot be used; None if it answers.
+        info: output of `docker info`.
         compose, buildx: versions of the plugins; None if missing.
-        is_local: whether it runs on this machine.
+        is_local: whether the engine runs on this machine.
         is_podman: whether it is Podman.
         context: name that `docker context use` chose, empty for the default.
         host, api: DOCKER_HOST and DOCKER_API_VERSION, empty if not set.
         skew: seconds by which its clock is ahead of this machine's.
         gpu: how containers get a GPU: none, nvidia, cdi or amd.
-        cdi_driver: version of NVIDIA's driver for which the CDI specification was made; empty if unknown.
-        disk: file system of its storage; None if it cannot be read.
+        cdi_driver: version of the NVIDIA driver that the CDI specification was made for; empty if unknown.
+        disk: file system of its storage folder; None if it cannot be read.
     """
 
     error: DkdbgError | None = None
@@ -140,9 +140,9 @@ class Context:
     Attributes:
         service: name of the built service in the compose file.
         folder: relative to the repository's root.
-        ignore: the .dockerignore file that the build uses, relative to the root; it may be missing.
-        size: bytes of the files that this file does not exclude.
-        largest: the largest entry of the folder, and its bytes.
+        ignore: path of the .dockerignore file that the build uses, relative to the root; the file may be missing.
+        size: bytes of the files that the .dockerignore does not exclude.
+        largest: the folder's largest entry, and its bytes.
     """
 
     service: str
@@ -157,18 +157,18 @@ class Repository:
     """The repository that dkdbg works in.
 
     Attributes:
-        root: resolved; None outside a repository.
-        service: the debug service as `init` wrote it; None if the repository is not set up.
-        model: the project as compose merges it; empty without an engine or compose file.
-        errors: errors of its files: dkdbg.toml, the compose file, the token.
-        agent: version of dkdbg that built `.dkdbg/agent.pyz`; None if missing.
+        root: absolute, symlinks resolved; None outside a repository.
+        service: the debug service that `init` wrote; None if the repository is not set up.
+        model: the merged compose project (`docker compose config`); empty without an engine or compose file.
+        errors: errors in dkdbg.toml, the compose file or the token file.
+        agent: version of dkdbg that built `.dkdbg/agent.pyz`; None if the file is missing.
         installed: version of the installed dkdbg.
         port: the debug port on 127.0.0.1.
-        holder: the program that listens there; empty for none, or for a session of this repository.
+        holder: program that listens on that port; empty for a free port or a session of this repository.
         folders: number of folders that `dkdbg sync` and DKDBG_RELOAD watch.
-        contexts: folders that the builds of the debug service send.
+        contexts: build contexts of the services that start with the debug service.
         images_user: (USER of the final stage, name of the Dockerfile); None for root.
-        torch_cuda: CUDA version of the torch that the repository requires, and its source.
+        torch_cuda: (CUDA version of the torch that the repository requires, file that requires it).
         is_git: whether it is a git repository.
     """
 
@@ -187,12 +187,12 @@ class Repository:
     is_git: bool = False
 
     def services(self) -> dict[str, dict[str, Any]]:
-        """Return the services of the project by name."""
+        """Return the project's services by name."""
         found = self.model.get("services")
         return found if isinstance(found, dict) else {}
 
     def started(self) -> dict[str, dict[str, Any]]:
-        """Return the services that a start of the debug service starts, by name."""
+        """Return the debug service and the services that it depends on, by name."""
         names = started(self.model, self.service.name) if self.service is not None else ()
         return {name: self.services()[name] for name in names}
 

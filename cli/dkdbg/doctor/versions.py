@@ -1,4 +1,4 @@
-"""Versions that are known to fail. A comment names the release notes, or the version in which the failure was seen."""
+"""Versions that are known to fail. A comment names the release notes, or the version that showed the failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})")
 def _fails(
     versions: str, applies: Callable[[Engine, Situation], object] = lambda _engine, _situation: True
 ) -> Callable[[Situation], Iterator[Values]]:
-    """Return a `read` for a check that finds failing versions of engine, compose or podman, where that `applies`."""
+    """Return the `read` of a check for failing `versions` of engine, compose or podman; it also requires `applies`."""
     row = Requirement(versions)
 
     def read(situation: Situation) -> Iterator[Values]:
@@ -43,14 +43,14 @@ def _fails(
 
 
 def _names_cdi(_engine: Engine, situation: Situation) -> bool:
-    """Return whether a service names a CDI device under `devices`, such as `nvidia.com/gpu=all`."""
+    """Return whether a service lists a CDI device, such as `nvidia.com/gpu=all`, under `devices`."""
     bodies = situation.repository.services().values()
     devices = (str(each) for body in bodies for each in body.get("devices") or ())
     return any(re.search(r"\w\.\w[\w.]{0,100}/\w{1,100}=", each) for each in devices)
 
 
 def _reserves_cdi(engine: Engine, situation: Situation) -> bool:
-    """Return whether the debug service that `init` wrote may ask for a GPU by `driver: cdi`."""
+    """Return whether the debug service that `init` wrote may request a GPU by `driver: cdi`."""
     service = situation.repository.service
     has_gpu = situation.machine.has_gpu or not engine.is_local  # a remote engine's machine may have a GPU
     return service is not None and service.gpu and has_gpu
@@ -87,7 +87,7 @@ error(
     "{is}: it does not build with BuildKit; Dockerfiles with build secrets or cache mounts require it",
     "install Docker 23 or newer: https://docs.docker.com/engine/install",
 )(_fails("engine<23"))
-warning(  # moby#49963 enabled it in 28.2
+warning(  # moby#49963: CDI is enabled by default since 28.2
     "version",
     "{is}: CDI is switched off, so a service cannot ask for a GPU by `driver: cdi`",
     '{{"features": {{"cdi": true}}}} in /etc/docker/daemon.json, then: sudo systemctl restart docker',

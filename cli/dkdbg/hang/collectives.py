@@ -1,7 +1,7 @@
-"""Find the rank that is late for a collective, or calls a different one than the others. Pure.
+"""Find ranks that are late for a collective, or call a different one than the others. Pure.
 
-It compares the sequence numbers that torch keeps for each process group (its flight recorder). The running processes
-are queried one after the other, so collectives younger than SETTLED_S prove nothing.
+Compare the sequence numbers that torch's flight recorder keeps for each process group. Running processes are queried
+one after the other, so a collective younger than SETTLED_S proves nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.stacks import Collective, Process, ProcessGroup
 
-#: Seconds that a rank has to be in a collective before it counts as waiting.
+#: Minimum seconds in a collective after which a rank counts as waiting.
 SETTLED_S = 0.5
 #: Torch's name for the group of all ranks.
 DEFAULT = "default_pg"
@@ -39,8 +39,8 @@ class Late:
         group: label of the process group, for messages.
         op: operation, such as `all_reduce`.
         seq: sequence number of the collective in the group.
-        late, waiting: ranks.
-        age: seconds since the last waiting rank arrived.
+        late, waiting: ranks that have not reached the collective, and ranks that have.
+        age: seconds since the last of the waiting ranks arrived.
     """
 
     group: str
@@ -66,7 +66,7 @@ class Mismatch:
 
 
 def findings(processes: Iterable[Process]) -> list[Late | Mismatch]:
-    """Return mismatches, then late ranks; the longest wait comes first in both.
+    """Return mismatches, then late ranks; in both, the longest wait comes first.
 
     Args:
         processes: the ranks of one job. Ranks whose collectives are unknown count as neither late nor waiting.
@@ -83,7 +83,7 @@ def findings(processes: Iterable[Process]) -> list[Late | Mismatch]:
     found: list[Late | Mismatch] = []
     for (name, description), members in groups.items():
         last = {rank: group.last[-1].seq for rank, group in members.items()}
-        if description == DEFAULT:  # ranks without any collective yet are members, too
+        if description == DEFAULT:  # includes ranks that have not called a collective yet
             last = {**dict.fromkeys(ranks, 0), **last}
         label = "of all ranks" if description == DEFAULT else f"of group {description or name}"
         found += [
@@ -111,7 +111,7 @@ def _late(label: str, members: Mapping[int, ProcessGroup], last: Mapping[int, in
 
 
 def _mismatch(label: str, members: Mapping[int, ProcessGroup]) -> Mismatch | None:
-    """Return the earliest recorded collective that ranks call differently; None if no such collective is found.
+    """Return the earliest recorded collective that ranks call differently; None if all calls agree.
 
     All recorded collectives are compared, because some backends let the other ranks continue past a mismatch.
     """

@@ -27,7 +27,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Aside:
-    """Threads, other than main threads, with the same stack; each member has one of them."""
+    """Threads with the same name and stack, one per member; none is a main thread."""
 
     name: str
     frames: tuple[Frame, ...]
@@ -44,9 +44,10 @@ class Group:
     """Processes whose main threads have the same stack.
 
     Attributes:
-        frames: innermost first; empty if the processes did not answer.
-        why: state of processes that did not answer.
-        asides: other threads of these processes, the rarest first.
+        frames: stack, innermost frame first; empty if the processes did not answer.
+        more: number of further frames that the agent left out.
+        why: why the processes did not answer.
+        asides: other threads of these processes; the rarest stacks first.
     """
 
     members: tuple[Member, ...]
@@ -66,9 +67,9 @@ class Job:
     """The sessions whose ranks form one job, or a single session.
 
     Attributes:
-        ranks, others: groups of the processes with a rank, and of the rest; the smallest first.
+        ranks, others: groups of the processes with a rank, and of the other processes; the smallest first.
         absent: ranks of the job without a process.
-        world_size: 0 if unknown.
+        world_size: number of ranks; 0 if unknown.
         findings: late ranks and mismatches.
     """
 
@@ -81,16 +82,16 @@ class Job:
 
     @property
     def deadlines(self) -> list[Deadline]:
-        """Return the time limits that keep running while a debugger holds the job."""
+        """Return the time limits that keep running while a debugger stops the job."""
         return deadlines.merged(*(each.deadlines for each in self.sessions))
 
 
-#: Maximum world size: a hostile process may report 2**31 ranks.
+#: Maximum world size to believe: a hostile process may report 2**31 ranks.
 _MAX_WORLD_SIZE = 100_000
 
 
 def jobs(sessions: Iterable[Session]) -> list[Job]:
-    """Merge sessions into one job if their world sizes are equal and they share no rank."""
+    """Merge sessions that are parts of one job: equal world sizes, and no rank twice."""
     parts: list[list[Session]] = []
     for session in sessions:
         size, own = _world(session), _ranks_of(session)
@@ -110,7 +111,7 @@ def jobs(sessions: Iterable[Session]) -> list[Job]:
 
 
 def chosen(job: Job, is_wanted: Callable[[int], bool]) -> Job:
-    """Return the job with only the groups of the wanted ranks; its findings still cover all ranks."""
+    """Return the job with only the wanted ranks in its groups; its findings still cover all ranks."""
     members = [each for group in job.ranks for each in group.members]
     kept = [each for each in members if each.process.rank is not None and is_wanted(each.process.rank)]
     absent = tuple(rank for rank in job.absent if is_wanted(rank))
@@ -130,7 +131,7 @@ def _job(sessions: Sequence[Session]) -> Job:
 
 
 def groups(members: Iterable[Member]) -> tuple[Group, ...]:
-    """Group members by the stack of their main thread: the smallest group first, then the lowest rank."""
+    """Group members by the stack of their main thread; the smallest group comes first, then the lowest rank."""
     alike: dict[tuple[object, ...], list[Member]] = defaultdict(list)
     for each in members:
         main = _main(each.process)
@@ -185,7 +186,7 @@ _Key = tuple[str, str, int]
 
 
 class Staleness:
-    """The stack of each process at the last `update`, and since when it has not changed."""
+    """The stack of each process at the last `update`, and since when that stack has been the same."""
 
     def __init__(self) -> None:
         self._seen: dict[_Key, tuple[tuple[Frame, ...], float]] = {}
@@ -206,9 +207,9 @@ class Staleness:
         self._seen, self._now = found, now
 
     def seconds(self, group: Group) -> float:
-        """Return for how many seconds the stacks of the whole group have not changed.
+        """Return for how many seconds no stack of the group has changed.
 
-        A change that is undone between two updates goes unnoticed.
+        A stack that changes and changes back between two updates counts as unchanged.
         """
         return self._now - max(
             (self._seen[key][1] for key in _keys(group) if key in self._seen), default=self._now

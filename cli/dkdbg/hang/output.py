@@ -1,4 +1,4 @@
-"""Format the hang map for a terminal, with all text of the processes printable, and as JSON values. Pure."""
+"""Format the hang map as text for a terminal and as JSON. Escapes control characters from the processes. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dkdbg.hang.collectives import Mismatch
     from dkdbg.hang.hang_map import Aside, Group, Job, Member, Staleness
 
-#: Maximum frames to show of a thread, and maximum other threads of a group.
+#: Maximum frames to show of a thread; maximum other threads to show of a group.
 _MAX_FRAMES, _MAX_ASIDES = 12, 8
-#: Outermost frames of every thread, which are not shown.
+#: Outermost frames of every thread, left out of the text.
 _THREAD_START = (
     "Thread._bootstrap",
     "Thread._bootstrap_inner",
@@ -29,15 +29,15 @@ _THREAD_START = (
     "_bootstrap",
     "_bootstrap_inner",
 )
-#: Folders after which the importable part of an installed file's path begins.
+#: Folders of installed packages; below them a file's path is that of its module.
 _LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/", "/lib/python")
 
 
 def lines(job: Job, staleness: Staleness | None = None, *, partial: bool = False) -> list[str]:
-    """Return the lines of one job.
+    """Return a job as lines of text.
 
     Args:
-        staleness: for how long each group's stacks have not changed; None unless watching.
+        staleness: how long each group's stacks have been the same; None unless watching.
         partial: see `absent`.
     """
     common = _common(job)
@@ -58,7 +58,7 @@ def lines(job: Job, staleness: Staleness | None = None, *, partial: bool = False
 
 
 def heading(job: Job) -> str:
-    """Return the sessions of a job and the number of its ranks."""
+    """Return a heading with the job's sessions and the number of its ranks."""
     where = ", ".join(dict.fromkeys(f"{each.name} ({each.target})" for each in job.sessions))
     present = sum(len(each.ranks) for each in job.ranks)
     others = sum(len(each.members) for each in job.others)
@@ -73,10 +73,10 @@ def heading(job: Job) -> str:
 
 
 def absent(job: Job, *, partial: bool = False) -> str:
-    """Return the sentence on absent ranks; empty if no rank is absent.
+    """Return a sentence about the absent ranks; empty if no rank is absent.
 
     Args:
-        partial: whether some targets cannot be queried, and may have the absent ranks.
+        partial: whether some targets could not be queried; the absent ranks may be there.
     """
     if not job.absent:
         return ""
@@ -89,13 +89,13 @@ def absent(job: Job, *, partial: bool = False) -> str:
 
 
 def headline(group: Group, job: Job) -> str:
-    """Return a group's members and their place: `3 ranks (0, 1, 3) in all_reduce, from step at train.py:41`."""
+    """Describe a group and where it is: `3 ranks (0, 1, 3) in all_reduce, from step at train.py:41`."""
     members = _members(group, job)
     return f"{members} {_spot(group.frames)}" if group.frames else f"{members}: {printable(group.why)}"
 
 
 def finding_lines(finding: Late | Mismatch) -> list[str]:
-    """Return the lines about a late rank or a mismatch."""
+    """Return the lines that describe late ranks or a mismatch."""
     if isinstance(finding, Late):
         late, waiting = ranks(finding.late), ranks(finding.waiting)
         verb = "has" if len(finding.late) == 1 else "have"
@@ -112,7 +112,7 @@ def _ago(seconds: float) -> str:
 
 
 def _members(group: Group, job: Job) -> str:
-    """Format the ranks of a group; its processes if they have no rank."""
+    """Format a group's ranks; for processes without a rank, their names."""
     if group.ranks:
         name = ranks(group.ranks)
         return name if len(group.ranks) == 1 else f"{len(group.ranks)} ranks ({name.removeprefix('ranks ')})"
@@ -127,7 +127,7 @@ def _members(group: Group, job: Job) -> str:
 
 
 def short(path: str) -> str:
-    """Return a path without the folder of the Python installation."""
+    """Return a path without the Python installation's folder."""
     for folder in _LIBRARY_FOLDERS[:2]:
         if folder in path:
             return path.rpartition(folder)[2]
@@ -144,7 +144,7 @@ def _spot(frames: Sequence[Frame]) -> str:
 
 
 def _common(job: Job) -> set[tuple[str, tuple[Frame, ...]]]:
-    """Return the threads that have the same stack in all ranks; they are shown without frames."""
+    """Return the threads with the same stack in all ranks, by name and frames; they are shown without frames."""
     ranks = [set(each.ranks) for each in job.ranks]
     everybody = set().union(*ranks)
     found: dict[tuple[str, tuple[Frame, ...]], set[int | None]] = {}
@@ -177,7 +177,7 @@ def _group(
 
 
 def owners_text(aside: Aside, group: Group) -> str:
-    """Return the members of a group that have these threads, as text; empty if all have them."""
+    """Name the members of a group that have these threads; return "" if all members have them."""
     if len(aside.members) == len(group.members):
         return ""
     return (

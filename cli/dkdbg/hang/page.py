@@ -1,7 +1,7 @@
-"""Write the hang map as one self-contained HTML page: no server, no network.
+"""Write the hang map as one self-contained HTML page, which needs no server or network.
 
-The processes are untrusted. Their text is embedded as JSON that cannot begin or end markup, the page's script inserts
-it as text, and a content security policy allows only that script and its styles, and loads nothing.
+The processes are untrusted: their text is embedded as JSON that cannot begin or end markup, and the page's script
+inserts it as text. A content security policy allows only that script and its styles, and no requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _GENERATOR = '<meta name="generator" content="dkdbg where">'
 _BLOCK = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
-#: Seconds between two reloads of a page that is written repeatedly.
+#: Seconds between two reloads of a page that `--watch` keeps writing.
 _REFRESH_S = 2
 
 
@@ -32,9 +32,9 @@ def page(jobs: Sequence[dict[str, Any]], *, asked: str, again: bool) -> str:
     """Return the HTML of the page.
 
     Args:
-        jobs: values of `output.as_json`.
-        asked: time of the query, as text.
-        again: whether the page reloads itself, because it is written repeatedly.
+        jobs: results of `output.as_json`.
+        asked: time of the query, formatted.
+        again: whether the page reloads itself because it will be written again.
     """
     text = artefact("templates", "where.html").read_text("utf-8")
     policy = "; ".join(
@@ -49,7 +49,7 @@ def page(jobs: Sequence[dict[str, Any]], *, asked: str, again: bool) -> str:
 
 
 def write(path: Path, content: str) -> None:
-    """Write a page to a new file, or over an earlier page.
+    """Write a page to a new file, or replace a page that dkdbg wrote before.
 
     Raises:
         DkdbgError: another file exists there, or it cannot be written.
@@ -76,13 +76,13 @@ def write(path: Path, content: str) -> None:
     except OSError as error:
         raise DkdbgError(
             f"cannot write {path}: {error.strerror}",
-            hint="--html FILE, in a folder that is there",
+            hint="--html FILE, in a folder that exists",
             exit_code=EXIT_USAGE,
         ) from error
 
 
 def _hashes(text: str) -> list[tuple[str, str]]:
-    """Return kind and hash of the page's own scripts and styles, for the content security policy."""
+    """Return kind (`style`, `script`) and hash of each block in the page, for the content security policy."""
     return [
         (kind, "'sha256-" + base64.b64encode(hashlib.sha256(block.encode()).digest()).decode() + "'")
         for kind, block in _BLOCK.findall(text)
@@ -90,13 +90,13 @@ def _hashes(text: str) -> list[tuple[str, str]]:
 
 
 def _embedded(value: object) -> str:
-    """Return JSON that an HTML parser never takes for markup."""
+    """Return JSON that an HTML parser never reads as markup."""
     text = json.dumps(value)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _readable(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return the value with control characters escaped, bidirectional ones included."""
+    """Return the value with control characters escaped in each string, bidirectional ones included."""
     match value:
         case str():
             return printable_lines(value)

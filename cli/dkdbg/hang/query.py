@@ -1,4 +1,4 @@
-"""Query all targets at once for the stacks of their processes."""
+"""Query all targets in parallel for the stacks of their processes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dkdbg.core.stacks import Session
     from dkdbg.core.target import Target
 
-#: Maximum bytes of an answer; timeout of a query in seconds, without and with native frames; maximum number of
-#: parallel queries.
+#: Maximum bytes of an answer; timeout of a query in seconds, without and with native frames (C, C++); maximum number
+#: of parallel queries.
 _MAX_ANSWER_BYTES, _TIMEOUT_S, _NATIVE_TIMEOUT_S, _MAX_PARALLEL = 64 << 20, 20.0, 120.0, 32
 
 
@@ -30,9 +30,9 @@ class Wanted:
     """A query to one target.
 
     Attributes:
-        label: name of the target in its sessions.
+        label: the target's name in sessions and messages.
         ids: sessions to query; empty for all.
-        waiting: names of sessions whose program waits for an editor and has not started.
+        waiting: names of sessions whose program has not started because it waits for an editor.
     """
 
     target: Target
@@ -50,7 +50,7 @@ def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[
         for each, future in asked:
             try:
                 found += future.result()
-            except DkdbgError as error:  # noqa: PERF203 - each target separately
+            except DkdbgError as error:  # noqa: PERF203 - one failing target must not hide the others
                 missing[each.label] = error.message.splitlines()[0]
     return found, missing
 

@@ -1,1 +1,1 @@
-"""Prove that a breakpoint stops, or name the first broken link and its remedy: `dkdbg verify` and `dkdbg why`."""
+"""Prove that a breakpoint stops, or name the first link that is broken and its remedy: `dkdbg verify`, `dkdbg why`."""

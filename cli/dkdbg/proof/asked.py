@@ -1,4 +1,4 @@
-"""Facts that may explain why a breakpoint does not stop: its line, F5's launch entry, and the loaded files."""
+"""The facts that may explain why a breakpoint does not stop: its line, the launch entry, and the loaded files."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 #: Folders of installed code.
 INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib/python3[\d.]*/")
 
-#: Source of a mapping that is not from a launch entry.
+#: Source of a mapping that does not come from a launch entry.
 PLANNED = "the mapping that dkdbg init planned"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A line in which a breakpoint does not stop, and the facts that may explain it.
+    """A line whose breakpoint does not stop, and the facts that may explain it.
 
     Attributes:
-        path, line: the local file and the line.
+        path, line: the local file and the line's number.
         entry: the editor's launch entry.
-        remote: remote path by the entry's mapping; empty if no mapping has the file.
-        session: the session.
-        remote_file: the file at `remote`, None if it was not queried.
-        root: the repository's root.
-        isolated: whether the program's loopback is not this machine's.
+        remote: the file's path on the target by the entry's mapping; empty if no mapping covers the file.
+        session: the session that runs the program.
+        remote_file: the file at `remote`; None if the agent was not asked about it.
+        root: the repository's root on this machine.
+        isolated: whether 127.0.0.1 of the program is not that of this machine, as in a container.
         restart: command that restarts the program.
     """
 
@@ -57,12 +57,12 @@ class Asked:
 
     @cached_property
     def local_facts(self) -> dict[str, Any]:
-        """Facts about the local file, as agent/dap/sources.py returns them; empty if it cannot be read."""
+        """Facts about the local file from agent/dap/sources.py; empty if it cannot be read."""
         return sources.describe(str(self.path))
 
     @cached_property
     def loaded(self) -> list[tuple[Process, LoadedFile]]:
-        """The loaded files that may be the file at `path`, with their processes; those at the mapped path first."""
+        """Loaded files that may be the file at `path`, each with its process; files at the mapped path come first."""
         found = [
             (process, file)
             for process in self.session.processes
@@ -72,7 +72,7 @@ class Asked:
         return sorted(found, key=lambda pair: not self.is_mapped(pair[1]))
 
     def is_mapped(self, file: LoadedFile) -> bool:
-        """Return whether a process has loaded the file by the name that the mapping gives it."""
+        """Return whether a loaded file has the remote path to which the mapping translates `path`."""
         return bool(self.remote) and file.origin == "source" and file.file.path == self.remote
 
     def _may_be(self, file: LoadedFile) -> bool:
@@ -90,7 +90,7 @@ class Asked:
         if not self.path.is_relative_to(self.root):
             return below_packages(found.path) == below_packages(str(self.path))
         own = [each for each in self.path.relative_to(self.root).parts if each != "src"]
-        if not found.path:  # frozen
+        if not found.path:  # a frozen module has no path
             return file.module == ".".join(own).removesuffix(".py").removesuffix(".__init__")
         folder, _, name = found.path.rpartition("/")
         source = f"{folder}/{name.partition('.')[0]}.py"
@@ -102,19 +102,19 @@ class Asked:
 
 
 def below_packages(path: str) -> str:
-    """Return an installed file's path relative to its site-packages or standard library; any other path unchanged."""
+    """Return an installed file's path below site-packages or the standard library; other paths unchanged."""
     return re.split(r"/(?:site|dist)-packages/|/lib/python3[\d.]*/(?!(?:site|dist)-packages/)", path)[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """The arguments that an editor sends with its attach.
+    """The arguments with which an editor attaches.
 
     Attributes:
-        port: on 127.0.0.1; None without an entry.
-        mappings: (local root, remote root), both absolute, in order.
-        just_my_code, sub_process: as in debugpy.
-        source: where the arguments come from, for messages.
+        port: debug port on 127.0.0.1; None if there is no launch entry.
+        mappings: (local root, remote root), both absolute, in the order of the entry.
+        just_my_code, sub_process: debugpy's arguments of these names.
+        source: file or plan that has these arguments, for messages.
     """
 
     port: int | None
@@ -124,20 +124,20 @@ class Entry:
     source: str = editor_files.LAUNCH
 
     def remote_of(self, path: str) -> str:
-        """Return the remote path of a local file, as debugpy maps it; empty if no mapping covers it."""
+        """Return the remote path of a local file by debugpy's rules; empty if no mapping covers the file."""
         found = paths.mapped(path, self.mappings)
         return found[1] if found else ""
 
     def local_of(self, path: str) -> str:
-        """Return the local path of a remote file; empty if no mapping covers it."""
+        """Return the local path of a remote file; empty if no mapping covers the file."""
         found = paths.mapped(path, [(remote, local) for local, remote in self.mappings])
         return found[1] if found else ""
 
 
 def of_repository(root: Path, planned: Iterable[tuple[str, str]] = ()) -> Entry:
-    """Return dkdbg's entry in launch.json; without one, an entry with the planned mapping.
+    """Return dkdbg's entry in launch.json; if it is missing, an entry with the planned mapping.
 
-    `root` is resolved, and folders in `planned` are relative to it.
+    `root` has its symlinks resolved. The local folders in `planned` are relative to it.
     """
     entry = editor_files.attach_entry(root)
     if not entry:
@@ -146,7 +146,7 @@ def of_repository(root: Path, planned: Iterable[tuple[str, str]] = ()) -> Entry:
 
 
 def of_launch(root: Path) -> list[Entry]:
-    """Return all attach entries of launch.json; any of them may be for the target."""
+    """Return all attach entries of launch.json, because any of them may be for the target."""
     return [_of_launch(root, each) for each in editor_files.attach_entries(root)]
 
 
@@ -163,5 +163,5 @@ def _of_launch(root: Path, entry: Mapping[str, Any]) -> Entry:
 
 
 def absolute(root: Path, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the (local, remote) pairs with their local folders made absolute."""
+    """Return the (local, remote) pairs with absolute local folders."""
     return tuple((str(root if local == "." else root / local), remote) for local, remote in pairs)

@@ -1,4 +1,4 @@
-"""Find why the file of a breakpoint is not the one that runs: mapping, copies, content."""
+"""Find why the file with the breakpoint is not the file that runs: mapping, copies, content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IN_PLACE = "install the package in place: pip install -e . in the image instead
 
 
 def of_file(path: Path, remote_file: RemoteFile, entry: Entry, session: LineSession) -> Finding | None:
-    """Return the finding for a mapped file that is absent at the target, or differs there; None if both are equal."""
+    """Return the finding for a mapped file that is missing or different on the target; None if both sides are equal."""
     if not remote_file.exists:
         return _wrong_root(path, remote_file.path, entry, session, actual="")
     local_facts = sources.describe(str(path))
@@ -37,11 +37,11 @@ def of_mapping(
     mapped: Sequence[tuple[Process, LoadedFile]],
     copies: Sequence[tuple[Process, LoadedFile]],
 ) -> Iterator[Finding]:
-    """Yield the finding if no mapping covers the file, or the mapping leads to no file, or not to the loaded one.
+    """Yield the finding if no mapping covers the file, or the mapping leads to no file or to one that is not loaded.
 
     Args:
-        mapped: files loaded by the mapped name.
-        copies: the same file by another name, or another file in its place.
+        mapped: files that processes have loaded from the mapped path.
+        copies: files loaded from another path that may be the same file.
     """
     remote_file, entry, session = asked.remote_file, asked.entry, asked.session
     actual = copies[0][1].file.path if copies else ""
@@ -64,7 +64,7 @@ def of_mapping(
 
 
 def planned_mapping(entry: Entry) -> str:
-    """Return the remedy that writes the mapping which `init` plans; `init` itself keeps an edited launch entry."""
+    """Return the remedy that writes the mapping planned by `init`; `init` itself does not change an edited entry."""
     if entry.source == LAUNCH:
         return f"dkdbg verify --fix writes the mapping of the repository to {LAUNCH} (dkdbg init keeps your edited entry)"
     return "dkdbg init writes the mapping of the repository"
@@ -122,7 +122,7 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
         _IN_PLACE
         if INSTALLED.search(loaded.path)
         else "set the breakpoint in that file, or remove it"
-        if asked.remote == str(asked.path)  # the program runs on this machine: there is no image
+        if asked.remote == str(asked.path)  # the program runs on this machine, without an image
         else f"mount the repository over {PurePosixPath(loaded.path).parent} instead of COPY, or rebuild: docker compose build; dkdbg init plans the mount"
     )
     return Finding(
@@ -132,11 +132,11 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
 
 
 def installed_copy(loaded: str, local: str) -> Finding:
-    """Return the finding for a program that runs another copy of a user's file.
+    """Return the finding for a program that runs another copy of the user's file.
 
     Args:
-        loaded: remote path of the copy.
-        local: the local file that it is a copy of; empty if unknown.
+        loaded: path of the copy on the target.
+        local: the user's file; empty if unknown.
     """
     origin = f" of {local}" if local else ""
     return Finding(
@@ -146,7 +146,7 @@ def installed_copy(loaded: str, local: str) -> Finding:
 
 
 def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Finding | None:
-    """Return the finding for a file that was changed after a process had loaded it; None if it was not."""
+    """Return the finding for a file that changed after a process had loaded it; None if no process has an older one."""
     for process, file in mapped:
         if not file.same and process.started and file.file.placed > process.started + 1.0:
             return Finding(
@@ -157,7 +157,7 @@ def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Findi
 
 
 def of_line_ends(asked: Asked, remote_file: RemoteFile) -> Finding | None:
-    """Return the finding if the local and the remote file differ only in line ends; otherwise None."""
+    """Return the finding if the local and the remote file differ only in line endings; otherwise None."""
     ends = asked.local_facts.get("line_ends")
     if not ends or not remote_file.line_ends or ends == remote_file.line_ends:
         return None
@@ -186,7 +186,7 @@ def _differs(path: Path, remote_file: RemoteFile, local_facts: dict[str, object]
 
 
 def _tail(path: Path, actual: str) -> str:
-    """Return the longest common end of two paths."""
+    """Return the longest common end of two paths, in whole parts."""
     pairs = zip(reversed(path.parts), reversed(actual.split("/")), strict=False)
     common = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
     return "/".join(reversed(common))

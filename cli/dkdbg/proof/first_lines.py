@@ -1,6 +1,6 @@
-"""Choose the lines at which a run is certain to stop: the first ones of the user's modules and functions.
+"""Choose lines at which a run is certain to stop: the first lines of the user's modules and functions.
 
-A missing module ends a program only during its imports, so this file also tells from stacks whether it still imports.
+Also tell from stacks whether a program still imports: until then, a missing module can end it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
     from dkdbg.core.stacks import Session
 
-#: Maximum files to set breakpoints in.
+#: Maximum number of files to set breakpoints in.
 _MAX_FILES = 400
-#: Prefix of the files of Python's import system.
+#: Beginning of the file names in Python's import system.
 _IMPORT = "<frozen importlib"
-#: Frame of a process that does not answer.
+#: Frame that stands for a process that does not answer.
 UNKNOWN = Frame(path="", line=0, function="", own=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstLines:
-    """First lines of the code in one file.
+    """The first lines of the code in one file.
 
     Attributes:
-        path: absolute, local side.
-        module: first line of the module's own code, None without any.
-        functions: name and first line of each function, in order.
-        last_import: line of the last import in the module's own code; 0 without any.
+        path: absolute, on this machine.
+        module: first line of the module's own code; None if it has none.
+        functions: (name, first line) of each function, in order.
+        last_import: line of the last import in the module's own code; 0 if it has none.
     """
 
     path: str
@@ -46,7 +46,7 @@ class FirstLines:
 
 
 def program_of(tree: Tree, argv: Sequence[str]) -> str:
-    """Return the file of `tree` that a command line at the target starts: absolute, local side; empty if unknown."""
+    """Return the file of `tree` that a command line on the target runs, as an absolute local path; empty if unknown."""
     for launcher, line in launchers_in(argv):
         launch = launcher.launch(line)
         target = launch.target if launch is not None else None
@@ -60,7 +60,7 @@ def program_of(tree: Tree, argv: Sequence[str]) -> str:
 
 
 def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
-    """Return the first lines of the user's files, the entry (absolute; empty if unknown) first, then those nearest to it."""
+    """Return the first lines of the user's files: those of `entry` (absolute, or empty) first, then of the nearest."""
     near = {
         path: _distance(path, entry.removeprefix(f"{tree.root}/"))
         for path in tree.files
@@ -69,9 +69,8 @@ def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
     found = []
     for path in sorted(near, key=near.__getitem__)[:_MAX_FILES]:
         lines = of_text(str(tree.root / path), tree.text(path))
-        if (
-            lines is None and str(tree.root / path) == entry
-        ):  # a syntax error ends the program with a clear message
+        # The entry may have a syntax error: the program then ends with a clear message.
+        if lines is None and str(tree.root / path) == entry:
             lines = FirstLines(path=entry, module=1, functions=())
         if lines is not None:
             found.append(lines)
@@ -79,7 +78,7 @@ def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
 
 
 def of_text(path: str, text: str) -> FirstLines | None:
-    """Return the first lines of a file; None if it is not Python, or has no code."""
+    """Return the first lines of a file; None for text that is not Python or has no code."""
     try:
         module = parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -93,12 +92,12 @@ def of_text(path: str, text: str) -> FirstLines | None:
 
 
 def importing(sessions: Iterable[Session], last_import: Callable[[str], int]) -> Frame | None:
-    """Return the module frame in which the main thread of a process imports; None if no process imports.
+    """Return the innermost module frame of a main thread that imports; None if no process imports.
 
-    The frame counts as the program's own code only while that code runs, not while it waits for another module.
-    UNKNOWN stands for a process that does not answer, such as one that is loading a C library.
+    The frame's `own` is True only while code of that module runs, not while it waits for another module's import.
+    Return UNKNOWN for a process that does not answer, such as one that is loading a C library.
 
-    `last_import` returns the line of the last import in the own code of a remote module; 0 if unknown.
+    `last_import` returns the line of the last import in the own code of a remote file; 0 if unknown.
     """
     found = [
         frame
@@ -129,7 +128,7 @@ def _imports(frames: Iterable[Frame], last_import: Callable[[str], int]) -> bool
 
 
 def _distance(path: str, entry: str) -> tuple[int, int, str]:
-    """Return a sort key: the entry, its neighbours, then files in other folders, tests last."""
+    """Return a sort key: `entry` first, then the files below its folder, other files, and tests."""
     folder = entry.rpartition("/")[0]
     is_test = "test" in path.rsplit("/", 1)[-1] or path.startswith("tests/")
     rank = (
@@ -142,12 +141,12 @@ def _functions(module: ast.Module) -> Iterator[tuple[str, int]]:
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = next((_start(each) for each in _code(node.body)), None)
-            if first is not None and first > node.lineno:  # `def f(): ...` on one line
+            if first is not None and first > node.lineno:  # not `def f(): ...` on one line
                 yield node.name, first
 
 
 def _code(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that have code: no docstring, no bare constant, no `global`."""
+    """Yield the statements that have code, so no docstring, bare constant or `global`."""
     for each in body:
         is_constant = isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
         is_future = isinstance(each, ast.ImportFrom) and each.module == "__future__"
@@ -156,6 +155,6 @@ def _code(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _start(statement: ast.stmt) -> int:
-    """Return the line of a statement's first instruction; a decorated function begins at its first decorator."""
+    """Return the line of a statement's first instruction: for a decorated function, its first decorator."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(each.lineno for each in decorators)])

@@ -1,4 +1,4 @@
-"""Ask a target's agent about one line of a file, and check the whole answer on arrival, because it is untrusted."""
+"""Ask a target's agent about one line of a file. The answer is untrusted, and checked whole on arrival."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Target
 
-#: Maximum bytes of an answer, its timeout in seconds, and maximum entries of a list in it.
+#: Maximum bytes of an answer; its timeout in seconds; maximum entries of each list in it.
 _MAX_ANSWER_BYTES, _TIMEOUT_S, _MAX_ENTRIES = 16 << 20, 60.0, 4096
-#: Kind of a file outside of containers.
+#: Kind of a file that does not belong to a container.
 DISK = "disk"
-#: Compiler whose functions have no lines to stop in -> remedy.
+#: Compiler that leaves a function without lines to stop in -> remedy.
 COMPILERS = {
     "torch.compile": "DKDBG_NO_COMPILE=1 dkdbg up, or TORCH_COMPILE_DISABLE=1 in the program's environment",
     "torch.jit": "PYTORCH_JIT=0 in the program's environment",
@@ -31,19 +31,19 @@ COMPILERS = {
     "triton": "TRITON_INTERPRET=1 in the program's environment",
     "tensorflow": "tf.config.run_functions_eagerly(True); the lines run, and stop, only while it traces them",
 }
-#: Maximum characters of a text in an answer.
+#: Maximum characters of each text in an answer.
 _MAX_TEXT = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteFile:
-    """A file at the target.
+    """A file on the target.
 
     Attributes:
-        path, real: the path as named, and with links resolved.
-        inode: its device and inode; empty from an agent up to 0.1.
-        kind: in a container `mount`, `image` or `unknown`, see agent/state/mapping.py; elsewhere DISK.
-        digest, lines, changed, placed, line_ends: see agent/dap/sources.py; empty and 0 for a file that cannot be read.
+        path, real: the path as asked for, and with symlinks resolved.
+        inode: device and inode; empty from an agent up to 0.1.
+        kind: in a container `mount`, `image` or `unknown` (see agent/state/mapping.py); elsewhere DISK.
+        digest, lines, changed, placed, line_ends: see agent/dap/sources.py; empty or 0 if the file cannot be read.
     """
 
     path: str
@@ -58,20 +58,20 @@ class RemoteFile:
     inode: str = ""
 
     def is_same(self, other: RemoteFile) -> bool:
-        """Return whether both are one file under two names: by a link, or by two mounts of one folder."""
+        """Return whether both paths lead to one file: by a link, or by two mounts of one folder."""
         same_inode = bool(self.inode) and self.inode == other.inode and self.digest == other.digest
         return self.real == other.real or same_inode
 
 
 @dataclass(frozen=True, kw_only=True)
 class Breakpoint:
-    """A breakpoint of the editor.
+    """A breakpoint that the editor has set.
 
     Attributes:
-        logs: whether it only prints its message.
-        stops: how often it has stopped, 0 with an agent that does not count.
-        early: whether it has been set since before the process began to run the file.
-        error: first error of its condition; empty without one.
+        logs: whether it is a logpoint, which prints a message and does not stop.
+        stops: how often it has stopped; 0 from an agent that does not count.
+        early: whether it was set before the process began to run the file.
+        error: first error of its condition; empty if there was no error.
     """
 
     line: int
@@ -84,27 +84,27 @@ class Breakpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedFile:
-    """A file that a process has loaded.
+    """A file that a process has loaded, and what the process knows about the asked line.
 
     Attributes:
         file: the file.
-        module: name of the module, empty for code outside of modules.
+        module: name of the module; empty for code that belongs to no module.
         origin: `source`, `compiled` (a .pyc or an extension), `zip` or `frozen`.
-        code: whether the asked line has code; None if unknown.
-        next: next line with code.
-        function: the function around the line.
+        code: whether the line has code; None if unknown.
+        next: the next line with code.
+        function: name of the function that contains the line.
         ran: whether that function has run; None if unknown.
-        unoptimised: whether only `python -O` leaves the line out.
+        unoptimised: whether the line has code only without `python -O`.
         branch: whether the line is in a branch of the module's own code.
-        gone: whether the process has no such function: its def has not run, or another function replaced it.
-        first: whether the line is the function's first one.
-        again: whether a loop may call the running function again.
-        kept: whether functools.lru_cache returns the function's results without a call.
+        gone: whether the process has no such function: its `def` has not run, or another function replaced it.
+        first: whether the line is the function's first.
+        again: whether the function is running, and a loop may call it again.
+        kept: whether functools.lru_cache may return the function's result without a call.
         same: whether the loaded function equals the one in the file; None if unknown.
-        compiled: compiler that has replaced the function, one of COMPILERS; empty without one.
-        beats: whether a thread that no debugger holds (`beats` in dkdbg.toml) runs the function.
-        at: lines of the function at which threads are.
-        breakpoints: those of the editor; None without a debugger.
+        compiled: key of COMPILERS for the compiler that has replaced the function; empty if none has.
+        beats: whether the function runs in a thread that the debugger never stops (`beats` in dkdbg.toml).
+        at: lines of the function at which threads are now.
+        breakpoints: the editor's breakpoints in the file; None without a debugger.
     """
 
     file: RemoteFile
@@ -129,20 +129,20 @@ class LoadedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One Python process.
+    """A Python process of a session.
 
     Attributes:
         name: description, such as `rank 3`.
-        joined: whether it is connected to the adapter.
-        free: whether it is not among the chosen ranks.
-        answered: whether it has answered.
-        ended: whether it has ended since it was asked.
-        files: files that it has loaded under the asked name.
-        stopped: where a debugger holds it.
-        cpu: seconds of CPU time.
-        frozen: whether a signal has stopped it (SIGSTOP, SIGTSTP).
-        tracer: another tool that traces in the debugger's place; empty without one.
-        in_cluster: whether it is a driver of a Ray cluster outside of the session.
+        joined: whether it is connected to debugpy's adapter.
+        free: whether it is not debugged, because its rank was not chosen.
+        answered: whether it has answered the query.
+        ended: whether it has ended since the query.
+        files: loaded files with the name of the asked file.
+        stopped: position at which a debugger stops it.
+        cpu: CPU time in seconds.
+        frozen: whether a signal (SIGSTOP, SIGTSTP) has stopped it.
+        tracer: tool that traces the process instead of the debugger; empty if there is no such tool.
+        in_cluster: whether it is the driver of a Ray cluster that runs outside the session.
         has_interpreters: whether it has subinterpreters, in which no breakpoint stops.
     """
 
@@ -168,19 +168,19 @@ class Process:
 
     @property
     def misses_calls(self) -> bool:
-        """Return whether `ran` may be wrongly False: Python 3.11 rewrites code from the eighth call on."""
+        """Return whether `ran` may be wrongly False: Python 3.11 rewrites a function's code from the eighth call on."""
         return self.python.startswith("3.11.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LineSession:
-    """One session.
+    """A session, as its agent describes it.
 
     Attributes:
         host, port: address of its listener.
         client: whether an editor is attached.
-        mappings: folders relative to the repository's root, with their remote paths.
-        unhooked: Pythons below the program without the agent's hook: name, and why they lack it.
+        mappings: (folder relative to the repository's root, remote path).
+        unhooked: (name, reason) of each Python below the program that runs without the agent's hook.
     """
 
     id: str
@@ -196,21 +196,21 @@ class LineSession:
 
 @dataclass(frozen=True, kw_only=True)
 class LineAnswer:
-    """The answer of one agent: the asked files as they are at the target, and its sessions."""
+    """The answer of one agent: the asked files on the target, and the agent's sessions."""
 
     files: tuple[RemoteFile, ...]
     sessions: tuple[LineSession, ...]
 
 
 def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[str] = ()) -> LineAnswer:
-    """Ask the agent at `target` about line `line` of the remote file `path`.
+    """Ask the agent of `target` about a line of the file at the remote path `path`.
 
     Args:
-        name: id of the session; empty for all.
-        also: more remote files to describe.
+        name: id of a session; empty for all sessions.
+        also: further remote paths to describe.
 
     Raises:
-        DkdbgError: no agent runs there, or its answer is invalid, or is about other files.
+        DkdbgError: no agent runs there, or its answer is malformed or is about other files.
     """
     agent = target.running_agent()
     named = ("--name", name) if name else ()
@@ -240,13 +240,13 @@ def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[
 
 
 def parse(text: str, *, is_container: bool) -> LineAnswer:
-    """Parse an answer.
+    """Parse an agent's answer.
 
     Args:
-        is_container: whether files may be from an image; otherwise they are on a disk.
+        is_container: whether files may come from an image; otherwise their kind is DISK.
 
     Raises:
-        BadRecord: the text is not an answer.
+        BadRecord: the text is not such an answer.
     """
     data = decode(text)
     if not isinstance(data, dict) or data.get("version") != 1:
@@ -261,7 +261,7 @@ def parse(text: str, *, is_container: bool) -> LineAnswer:
 
 
 def _files_in(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield each description of a file in an answer."""
+    """Yield the description of each file in an answer."""
     yield from _entries(data.get("files"))
     for session in _entries(data.get("sessions")):
         for process_ in _entries(session.get("processes")):

@@ -1,4 +1,4 @@
-"""Find why a breakpoint in one line does not stop: all causes that the facts show, in the order of the links."""
+"""Find why a breakpoint does not stop: yield all causes that the facts show, in the order of the chain's links."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
     Loaded = Sequence[tuple[Process, LoadedFile]]
 
-#: Suffixes of sources; a script may have none.
+#: Suffixes of Python sources. A script may have none.
 _PYTHON = frozenset({"", ".py", ".pyw"})
-#: Versions of Python in which a thread can have only one tracer.
+#: Python versions in which a thread has only one trace function (before sys.monitoring).
 _ONE_TRACER = ("3.8.", "3.9.", "3.10.", "3.11.")
-#: Threads in which these Python versions miss breakpoints, and the remedy; inprocess/missed_code.py has other cases.
+#: Texts for these versions, which miss breakpoints in threads made by C++; missed_code.py has other such cases.
 _IN_CPP = ", or in a thread that C++ makes"
 _TRACE_CPP = "; to stop in a thread that C++ makes, call debugpy.debug_this_thread() in the function"
-#: Weak causes: if a process without the agent may run the line, that process is the likelier cause.
+#: Uncertain causes: a process without the agent that may run the line is the likelier explanation.
 _PERHAPS = frozenset({"never-reached", "ran-before", "stopped", "crlf"})
 
 
 def causes(asked: Asked) -> Iterator[Finding]:
-    """Yield the causes, the first broken link first; none if every visible link holds."""
+    """Yield the causes, the first broken link first. Yield nothing if every link that can be seen holds."""
     session = asked.session
     if asked.isolated and is_loopback(session.host):
         yield listens_inside(session)
@@ -55,7 +55,7 @@ def causes(asked: Asked) -> Iterator[Finding]:
 
 
 def _of_file(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
-    """Yield the causes found in the processes that have loaded the agent."""
+    """Yield the causes in the mapping of the file, and in the processes that have loaded it."""
     mapped = [(process, file) for process, file in loaded if asked.is_mapped(file)]
     copies = [(process, file) for process, file in loaded if not asked.is_mapped(file)]
     yield from file_causes.of_mapping(asked, mapped, copies)
@@ -113,7 +113,7 @@ def _ended(name: str) -> Finding:
 
 
 def _of_cluster(session: LineSession) -> Iterator[Finding]:
-    """Report the workers of a Ray cluster that runs outside of the session."""
+    """Report workers of a Ray cluster that runs outside the session."""
     for process in session.processes:
         if process.in_cluster:
             yield Finding(
@@ -125,7 +125,7 @@ def _of_cluster(session: LineSession) -> Iterator[Finding]:
 def _not_loaded(asked: Asked) -> Iterator[Finding]:
     session = asked.session
     if not session.processes or session.unhooked:
-        return  # reported already
+        return  # another cause reports them
     silent = [each for each in session.processes if not each.answered]
     if all(each.ended for each in session.processes):
         yield _ended(session.name)
@@ -171,7 +171,7 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
 
 
 def _in_interpreters(processes: Sequence[Process], says: str) -> Finding:
-    """Return the finding for a line that runs in subinterpreters at most; `says` is what the main one has not done."""
+    """Return the finding for a line that may run in subinterpreters; the main one has not done what it `says`."""
     return Finding(
         link="process", cause="subinterpreter", says=f"the main interpreter of {_named(processes)} {says}, and no breakpoint stops in its subinterpreters",
         remedy="ThreadPoolExecutor or ProcessPoolExecutor in place of InterpreterPoolExecutor while you debug it",
@@ -183,7 +183,7 @@ def _of_library(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
     if asked.is_mapped(loaded[0][1]) and any(
         INSTALLED.search(f"{root}/") for _, root in asked.entry.mappings
     ):
-        return  # a mapped package is the user's code
+        return  # an installed package that is mapped is the user's code
     if asked.entry.just_my_code and INSTALLED.search(path):
         yield Finding(
             link="line", cause="just-my-code", says=f"{path} is installed code, which justMyCode hides",
@@ -192,7 +192,7 @@ def _of_library(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
 
 
 def _of_ranks(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
-    """Report that the line runs only in ranks that are not debugged."""
+    """Report that only ranks which are not debugged run the line."""
     free = [process for process, _ in loaded if process.free]
     ran = [process for process, file in loaded if file.ran]
     if not free or not (all(each.free for each in ran) if ran else len(free) == len(loaded)):
@@ -206,7 +206,7 @@ def _of_ranks(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
 
 
 def _of_attachment(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
-    """Report that an editor is attached, but not to the processes that have loaded the file."""
+    """Report that an editor is attached, but to none of the processes that have loaded the file."""
     attached = [process for process, _ in mapped if not process.free]
     foreign = [each for each in attached if each.debugger == "other"]
     if foreign and len(foreign) == len(attached):
@@ -216,7 +216,7 @@ def _of_attachment(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
         return
     if not attached or not asked.session.client or any(each.joined or each.debugger for each in attached):
-        return  # an unjoined process may be joining
+        return  # a process that has not joined may be joining now
     child = attached[0]
     parent = next((each for each in asked.session.processes if each.pid == child.ppid), None)
     origin = (
@@ -297,7 +297,7 @@ def _has_statement(path: Path, line: int) -> bool:
 
 
 def _begin(path: Path, line: int) -> int:
-    """Return the first line of the simple statement that began above this line and includes it; 0 without one."""
+    """Return where the simple statement begins that continues on this line; 0 if no statement does."""
     module = _parsed(path)
     found = [
         node.lineno
@@ -315,12 +315,12 @@ def _begin(path: Path, line: int) -> int:
 
 
 def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
-    """Report that the line ran before the breakpoint was set, has not run, or has a breakpoint that does not stop."""
+    """Report that the line ran too early, has not run, or has a breakpoint that does not stop."""
     debugged = [(process, file) for process, file in mapped if not process.free]
     if not debugged or any(file.code is not True or file.compiled or file.beats for _, file in debugged):
         return
     if any(process.stopped and asked.line in file.at for process, file in debugged):
-        return  # the program is stopped there now
+        return  # the program has stopped there
     if all(process.stopped for process, _ in debugged):
         yield Finding(
             link="line", cause="stopped", says=f"{_named([debugged[0][0]])} is stopped ({debugged[0][0].stopped}), and runs no line until it continues",
@@ -416,7 +416,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
 def _standing(
     asked: Asked, name: str, joined: Loaded, debugged: Loaded, *, is_set: bool, is_early: bool
 ) -> Finding | None:
-    """Return the finding for a thread in the line's function that has not come to the line; None without one."""
+    """Return the finding for a thread that is in the line's function and has not reached the line; None if none is."""
     before = [
         (process, each)
         for process, each in (joined if is_set else debugged)
@@ -434,7 +434,7 @@ def _standing(
 
 
 def _not_reached(asked: Asked, name: str, joined: Loaded, *, is_early: bool) -> Finding:
-    """Return the finding for a breakpoint that has not stopped although its function has run, perhaps earlier."""
+    """Return the finding for a breakpoint that has not stopped, although its function has run at some time."""
     has_one = any(process.python.startswith(_ONE_TRACER) for process, _ in joined)
     hidden = "while a profiler in C such as line_profiler took the debugger's place"
     more = f"{_TRACE_CPP}; LINE_PROFILER_WRAP_TRACE=1 in its environment lets line_profiler and the debugger run together"
@@ -448,7 +448,7 @@ def _not_reached(asked: Asked, name: str, joined: Loaded, *, is_early: bool) -> 
         )  # fmt: skip
     return _ran_before(
         asked,
-        f"{name} has run, but {asked.where} perhaps only before the breakpoint was set, or not at all (a branch, an exception)"
+        f"{name} has run, but {asked.where} may have run only before the breakpoint was set, or not at all (a branch, an exception)"
         + f"{_IN_CPP}, or {hidden}" * has_one,
         or_never=more * has_one,
     )
@@ -462,7 +462,7 @@ def _ran_before(asked: Asked, says: str, *, or_never: str = "") -> Finding:
 
 
 def _is_past(asked: Asked, file: LoadedFile, *, before: bool = False) -> bool:
-    """Return whether the threads in the line's function are all past (or `before`) the line, and no loop leads back."""
+    """Return whether all threads in the line's function are past the line (or `before` it), and no loop leads back."""
     if file.again and not before:
         return False
     behind = [each for each in file.at if (each < asked.line if before else each > asked.line)]
@@ -490,7 +490,7 @@ def _parsed(path: Path) -> ast.Module | None:
 
 
 def listens_inside(session: LineSession) -> Finding:
-    """Return the finding for an agent that listens on its container's loopback."""
+    """Return the finding for an agent that listens only on its container's 127.0.0.1."""
     return Finding(
         link="listen", cause="loopback-inside",
         says=f"the agent listens on {session.host}:{session.port} inside the container, where no published port leads",
@@ -499,12 +499,12 @@ def listens_inside(session: LineSession) -> Finding:
 
 
 def of_debugpy(target: Target) -> Finding | None:
-    """Return the finding for a plain debugpy that this machine cannot reach; None without one."""
+    """Return the finding for a debugpy without dkdbg that this machine cannot reach; None if there is no such one."""
     if Capability.LIST_PROCESSES not in target.capabilities:
         return None
     with contextlib.suppress(DkdbgError):
         host, _ = target.listen_address()
-        if is_loopback(host):  # the target's loopback is this machine's
+        if is_loopback(host):  # 127.0.0.1 of the target is this machine's
             return None
         for each in target.pythons():
             at = each.listens or _of_adapter(each)
@@ -518,7 +518,7 @@ def of_debugpy(target: Target) -> Finding | None:
 
 
 def _of_adapter(python: PythonThere) -> tuple[str, int] | None:
-    """Return where debugpy's adapter listens, by its command line, as `debugpy.listen()` starts it."""
+    """Return (host, port) on which debugpy's adapter listens, from the command line that `debugpy.listen()` wrote."""
     if not python.is_adapter:
         return None
     options = dict(zip(python.argv, python.argv[1:], strict=False))

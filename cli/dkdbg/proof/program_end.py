@@ -1,4 +1,4 @@
-"""Name the cause from the end of what a program printed, or from the error of a start that failed. Pure."""
+"""Find why a program ended, from the end of its output, or why it did not start, from the error. Pure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from dkdbg.errors import DkdbgError
 
-#: Lines of the output to show.
+#: Number of the output's last lines to show.
 _SHOWN_LINES = 8
 _OUT_OF_MEMORY, _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 137, 2, 126, 127
-#: Usual places of interpreters, as shell patterns; relative ones are below the working directory.
+#: Usual paths of Python interpreters, as shell patterns; relative ones are below the working directory.
 _INTERPRETERS = (
     "/usr/bin/python3*", "/usr/local/bin/python3*", "/opt/*/bin/python", "/opt/conda/envs/*/bin/python", "/venv/bin/python",
     "/*/.venv/bin/python", "/root/*/bin/python", "/home/*/*/bin/python", "/usr/src/*/bin/python", ".venv/bin/python", "venv/bin/python",
 )  # fmt: skip
-#: Usual working directories of images, and folders in them.
+#: Usual working directories in images, and their folders.
 _FOLDERS = ("/*", "/*/*", "/usr/src/*", "/home/*/*")
-#: Pattern in an error -> link and cause; the first match wins.
+#: Pattern of an error, link, cause; the first match wins.
 _START_CAUSES = (
     (r"no Docker engine|daemon socket|there is no program 'docker'|no compose plugin", "engine", "engine-absent"),
     (r"publishes its debug port on", "listen", "published-openly"),
@@ -48,32 +48,32 @@ _START_CAUSES = (
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
     (r"no sh on PATH", "agent", "shell-missing"),
 )  # fmt: skip
-#: Causes that the script of an ENTRYPOINT may prevent by the variables that it sets.
+#: Causes that an image's ENTRYPOINT script may prevent, because it sets variables.
 PREVENTED = frozenset(
     {"command-missing", "module-missing", "own-module", "other-interpreter", "library-missing"}
 )
-#: Variables by which programs, modules and libraries are found, and the separator of two printed environments.
+#: Variables by which programs, modules and libraries are found; line between two environments that a script prints.
 _SEARCHED = ("PATH=", "PYTHONPATH=", "PYTHONHOME=", "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=")
 _SEPARATOR = "----dkdbg-entrypoint----"
-#: Causes with messages that a build may print although it fails for another reason.
+#: Causes by messages that a build may print although it fails for another reason.
 _VAGUE_CAUSES = frozenset({"program-ends", "data-missing", "permission", "command-missing"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Around:
-    """Facts about the repository that a remedy needs.
+    """Facts about the repository, for the remedies.
 
     Attributes:
-        installs_from: returns, for a distribution, the file that the image installs packages from, the line to add to
-            it, and the commands to run next. The line is empty if the file has it, and only the image lacks the
-            distribution. None if the program does not run in an image of this repository.
+        installs_from: function of a distribution's name that returns the file from which the image installs packages,
+            the line to add to it, and the commands to run next. The line is empty if the file has it already. None
+            instead of the function if the program does not run in an image of this repository.
         own: names of the repository's own modules.
-        command: the program's command line as typed.
-        written_by: returns the project file (setup.py, ...) that writes a module when the repository is installed, else "".
-        file_of: returns the file of the repository that a dotted module has, else "".
-        named_in: returns where a dependency file of the repository, installed or not, names a distribution, else "".
-        lies_at: returns the only path of the repository that ends with a path, without its leading dots, else "".
-        inherits_entrypoint: whether plain Docker would run the ENTRYPOINT that the image has from its base image.
+        command: the program's command line, as typed.
+        written_by: returns the project file (setup.py, ...) that generates a module during installation, else "".
+        file_of: returns the repository's file for a dotted module name, else "".
+        named_in: returns where a dependency file of the repository (installed or not) names a distribution, else "".
+        lies_at: returns the only path in the repository that ends with a path (leading dots removed), else "".
+        inherits_entrypoint: whether plain Docker would run an ENTRYPOINT that the image inherits from its base image.
     """
 
     installs_from: Callable[[str], tuple[str, str, str]] | None
@@ -87,9 +87,9 @@ class Around:
 
 
 def cause_of(text: str, code: int | None, around: Around) -> Finding:
-    """Return why a program has ended or has not started, from the last output of the program and the agent.
+    """Return why a program ended or did not start, from the last output of the program and the agent.
 
-    `code` is the program's exit code, None while it runs.
+    `code` is the program's exit code; None while it runs.
     """
     clean = bounded(text.replace("\x1b[2K", ""))
     if found := of_agent(clean):
@@ -113,7 +113,7 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
 
 
 def of_agent(text: str) -> Finding | None:
-    """Return why the agent has not started a session, by its own messages; None if there is no such message."""
+    """Return why the agent did not start a session, by its own messages; None if there is no such message."""
     text = bounded(text)
     if found := re.search(r"^dkdbg: [^\n]*?no debugpy for (Python \S+)", text, re.MULTILINE):
         return _finding(
@@ -142,7 +142,7 @@ _OFF = re.compile(
 _DEBUG_PORT = re.compile(
     r"^dkdbg: (?:waiting for a debugger|a debugger can attach) on \S*:(\d+)", re.MULTILINE
 )
-#: Messages by which uv and pip name a requirement that they cannot build, or cannot find.
+#: Messages with which uv and pip name a requirement that they cannot build or find.
 _NOT_BUILT = re.compile(
     r"Failed to (?:download and )?build `([^`\n]{1,200})`|Failed building wheel for ([\w.\[\]-]{1,200})"
     r"|Failed to build '([^'\n]{1,200})' when"
@@ -151,7 +151,7 @@ _NOT_INDEXED = re.compile(
     r"No matching distribution found for ([^\s(]{1,200})|Because ([\w.\[\]-]{1,200}) was not found in the package registry"
     r"|Because there (?:is no version|are no versions) of ([^\s,]{1,200})"
 )
-#: Message of the empty distribution `sklearn`, which refuses to be installed.
+#: Message of the empty distribution `sklearn`, which cannot be installed.
 _RENAMED = re.compile(r"The '([\w.-]{1,100})' PyPI package is deprecated, use '([\w.-]{1,100})'")
 _NO_COMPILER = re.compile(
     r"Unknown compiler|(?:command|execute) '[^'\n]*(?:gcc|g\+\+|cc|clang)'? failed: No such file|Python\.h: No such file"
@@ -160,7 +160,7 @@ _NO_COMPILER = re.compile(
 
 
 def of_requirement(text: str) -> Finding | None:
-    """Return the finding for a requirement that an image cannot install, from the output of its build."""
+    """Return the finding for a requirement that an image cannot install, from its build's output; None without one."""
     remedy = "use another version of it, or another Python: dkdbg init --python 3.9 for the Dockerfile that init writes, FROM in your own"
     if "error: externally-managed-environment" in text:
         return _finding(
@@ -176,7 +176,7 @@ def of_requirement(text: str) -> Finding | None:
         if _NO_COMPILER.search(text):
             remedy = "install a compiler in the image: RUN apt-get update && apt-get install -y --no-install-recommends build-essential python3-dev"
     elif every := list(_NOT_INDEXED.finditer(text)):
-        found = every[-1]  # an earlier match may be from uv, after which pip was tried
+        found = every[-1]  # an earlier match may be of uv, before a retry with pip
         says = "the package index has no {} for this Python"
         stated = re.escape(next(filter(None, found.groups())))
         if re.search(rf"\b{stated} was not found in the package registry", text):
@@ -208,8 +208,8 @@ def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
     )  # fmt: skip
 
 
-#: An error that names a path in the folder of the image's files; and a failed import of a script in that folder,
-#: which is then the first one on sys.path.
+#: Errors about a path in IMAGE_FILES (_IN_IMAGE_FILES), and failed imports of a script in that folder, which then comes
+#: first on sys.path (_IN_IMAGE_SCRIPT).
 _IN_IMAGE_FILES = re.compile(
     rf"^(?:[A-Za-z_][\w.]*Error: |python[\d.]*: can't open file )[^\n]*{IMAGE_FILES}/", re.MULTILINE
 )
@@ -229,7 +229,7 @@ def _of_image_files(text: str, _code: int | None, around: Around) -> Finding | N
     )  # fmt: skip
 
 
-#: Pattern of the last error -> cause, what is wrong, remedy.
+#: Pattern of the last error; cause, what is wrong, remedy.
 _LAST_ERRORS = (
     (
         (r"Name or service not known|failure in name resolution|No address associated with hostname|NoBrokersAvailable"
@@ -306,19 +306,19 @@ def _of_last_error(text: str, _code: int | None, _around: Around) -> Finding | N
 _MISSING = re.compile(
     r"(?:ModuleNotFoundError|ImportError|python[\d.]*): No module named '?(?![\w.]*\.__main__)([\w.]+)'?"
 )
-#: Modules of the standard library that not every Python has -> minor version of the last Python with them
-#: (_LAST_WITH) or of the first (_FIRST_WITH).
+#: Modules of the standard library that not every Python has -> minor version of the last Python that has them
+#: (_LAST_WITH), or of the first one (_FIRST_WITH).
 _LAST_WITH = {
     **dict.fromkeys(("asynchat", "asyncore", "distutils", "imp", "smtpd"), 11),
     **dict.fromkeys(("aifc", "audioop", "cgi", "cgitb", "crypt", "imghdr", "lib2to3", "pipes", "sndhdr", "telnetlib", "uu"), 12),
 }  # fmt: skip
 _FIRST_WITH = {"zoneinfo": 9, "graphlib": 9, "tomllib": 11, "annotationlib": 14, "compression": 14}
-#: Modules of setuptools, which came with Python up to 3.11.
+#: Modules that setuptools provides, which venv installed up to Python 3.11.
 _OF_SETUPTOOLS = frozenset({"distutils", "pkg_resources", "setuptools"})
 
 
 def missing_module(text: str) -> str:
-    """Return the top-level name of the module that a traceback reports as missing; empty without one."""
+    """Return the top-level name of the module that a traceback reports as missing; empty without such an error."""
     found = _MISSING.search(text)
     return found[1].split(".")[0] if found else ""
 
@@ -332,7 +332,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 "remove debugpy from the program and its command: dkdbg's agent brings its own; or pip install debugpy in the image",
                 text, link="agent",
             )  # fmt: skip
-        named = distributions((found[1] if name == "google" else name,))  # many distributions share `google`
+        named = distributions((found[1] if name == "google" else name,))  # a package of many distributions
         where = around.named_in(named[0]) if named else ""
         is_declared = where and is_known(name) and found[1] == name
         if name in around.own and not is_declared:
@@ -341,7 +341,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                     "own-module", f"your module {found[1]} is not there: {writer} writes it when the repository is installed",
                     "install it once in the checkout, which is mounted: pip install -e .", text,
                 )  # fmt: skip
-            if "." in found[1]:  # Python has found the package, but not the module in it
+            if "." in found[1]:  # Python found the package, not the module in it
                 return _of_submodule(found[1], text, around)
             return _finding(
                 "own-module", f"Python does not find your module {found[1]}",
@@ -362,7 +362,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             )  # fmt: skip
         distribution = named[0]
         file, line, then = around.installs_from(distribution)
-        if not (is_known(name) or where):  # anyone may have published that name on the index
+        if not (is_known(name) or where):  # anyone may have registered the module's name on PyPI
             return _finding(
                 "module-missing", f"the module {name} is not installed in the image, and no requirements file names a distribution that has it",
                 f"check that the distribution {distribution} of the package index is the one you mean, and add {line} to {file}; or create {name} in the image", text,
@@ -385,7 +385,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
 
 
 def _of_submodule(module: str, text: str, around: Around) -> Finding:
-    """Return the finding for a module that Python does not find in a package of the repository."""
+    """Return the finding for a module that Python does not find in the repository's package."""
     package, _, name = module.rpartition(".")
     if file := around.file_of(module):
         return _finding(
@@ -401,7 +401,7 @@ def _of_submodule(module: str, text: str, around: Around) -> Finding:
 
 
 def _of_python(name: str, text: str, around: Around) -> Finding:
-    """Return the finding for a module of the standard library that another version of Python has."""
+    """Return the finding for a module of the standard library that this Python lacks and another version has."""
     minor = _LAST_WITH.get(name) or _FIRST_WITH.get(name) or 11
     which = "first" if name in _FIRST_WITH else "last"
     remedy = f"dkdbg init --python 3.{minor} for the Dockerfile that init writes, FROM in your own"
@@ -458,8 +458,7 @@ def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None
 
 
 _WITH_LF = f"write it with LF in the checkout: {with_lf('SCRIPT.sh')}"
-#: Pattern -> cause, what is wrong, remedy, link; {0} stands for the match, {1} for its first group, {line} for its
-#: line.
+#: Pattern; cause, what is wrong, remedy, link. {0} is the match, {1} its first group, {line} its line.
 _FILE_ERRORS = (
     (
         r"\[FATAL tini[^\n\]]*\] exec sh failed", "shell-missing", *NO_SHELL, "agent",
@@ -545,7 +544,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
             text,
             subject=name,
         )
-    # The agent runs in this image, so the architecture is right: the file lacks a `#!` line.
+    # The agent runs in this image, so the architecture is right; what is missing is a `#!` line.
     if found := re.search(
         r"^dkdbg: cannot execute ([^\n]+): (?:Permission denied|Exec format error)$", text, re.MULTILINE
     ):
@@ -584,14 +583,14 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     return None
 
 
-#: Messages of shells and programs about an unset variable, and pydantic's about the first missing field of settings.
+#: Messages about an unset variable from shells and programs, and pydantic's about the first missing setting.
 _UNSET = re.compile(r"^[^\n]*?\b(\w+): (?:parameter (?:null or )?not set|unbound variable)$", re.MULTILINE)
 _VARIABLE = re.compile(
     r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+) (?:environment variable|not found\. Declare it as envvar)"
     r"|environment variable:? [\"'`]?([A-Z][A-Z0-9]*_[A-Z0-9_]+)"
 )
 _SETTINGS = re.compile(r"validation errors? for \w*(?:Settings|Config)\n(\w+)\n\s+Field required")
-#: A SyntaxError, and the file name of a text given to eval, exec or ast.literal_eval.
+#: A SyntaxError, with the file name of a text that was passed to eval, exec or ast.literal_eval.
 _NOT_PARSED = re.compile(
     r'(?:^ *File "<(string|unknown)>", line \d+\n(?:[ \t][^\n]*\n){0,2})?(SyntaxError: [^\n]*)', re.MULTILINE
 )
@@ -626,7 +625,7 @@ def _finding(
 
 
 def last_error(text: str) -> str:
-    """Return the line of the last uncaught exception; empty without one."""
+    """Return the line of the last uncaught exception; empty if there is no traceback."""
     _, traceback, rest = text.rpartition("Traceback (most recent call last):\n")
     raised = next((line for line in rest.splitlines() if line and not line.startswith(" ")), "")
     if traceback and raised:
@@ -645,7 +644,7 @@ def _called(code: int | None) -> str:
 
 
 def interpreters_with(module: str, first: str = "") -> str:
-    """Return a shell script that prints the interpreters that find a module (top-level name), `first` before the usual."""
+    """Return a shell script that prints the interpreters that can import a top-level module; it tries `first` first."""
     if not re.fullmatch(r"\w+", module):
         return "true"
     code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
@@ -656,7 +655,7 @@ def interpreters_with(module: str, first: str = "") -> str:
 
 
 def hidden_by_options(finding: Finding, module: str, python: str, options: Sequence[str]) -> Finding:
-    """Turn the finding about a missing module into one about options of Python that hide it."""
+    """Turn the finding for a missing module into one for Python options that hide it."""
     words = " ".join(options)
     return replace(
         finding, link="command", subject="", says=f"the program runs under {python} {words}, which hides the module {module} from it",
@@ -665,7 +664,7 @@ def hidden_by_options(finding: Finding, module: str, python: str, options: Seque
 
 
 def in_other_interpreter(finding: Finding, module: str, python: str) -> Finding:
-    """Turn the finding about a missing module into one about the wrong interpreter."""
+    """Turn the finding for a missing module into one for the wrong interpreter."""
     return replace(
         finding, link="process", cause="other-interpreter",
         says=f"the program runs under an interpreter without {module}, which {python} has",
@@ -674,7 +673,7 @@ def in_other_interpreter(finding: Finding, module: str, python: str) -> Finding:
 
 
 def places_of(module: str) -> str:
-    """Return a shell script that prints the first usual folder of an image that contains a module (top-level name)."""
+    """Return a shell script that prints the first usual folder in an image that contains a top-level module."""
     if not re.fullmatch(r"\w+", module):
         return "true"
     return (
@@ -684,7 +683,7 @@ def places_of(module: str) -> str:
 
 
 def in_image(finding: Finding, module: str, folder: str) -> Finding:
-    """Turn the finding about a missing module into one about a folder of the image that is not on Python's path."""
+    """Turn the finding for a missing module into one for a folder of the image that is missing on Python's path."""
     return replace(
         finding, cause="own-module", subject="", says=f"Python does not find the module {module}, which the image has in {folder}",
         remedy=f"put {folder} on PYTHONPATH in the service's environment, or start the program there: working_dir of the service",
@@ -692,10 +691,9 @@ def in_image(finding: Finding, module: str, folder: str) -> Finding:
 
 
 def environments(entrypoint: Sequence[str]) -> str:
-    """Return a script for the image that prints the environment without its ENTRYPOINT and with it.
+    """Return a script that, in the image, prints the environment without and with its ENTRYPOINT.
 
-    The script is empty for an ENTRYPOINT in shell form, and for one that starts Python: neither would run the `env`
-    that the script appends.
+    Return "" for an ENTRYPOINT in shell form and for one that starts Python: they would not run the appended `env`.
     """
     in_shell = entrypoint[1:] and re.fullmatch(r"-\w*c", entrypoint[1])
     if not entrypoint or in_shell or PYTHON.starts(entrypoint[0]):
@@ -704,11 +702,11 @@ def environments(entrypoint: Sequence[str]) -> str:
 
 
 def without_entrypoint(finding: Finding, entrypoint: Sequence[str], seen: str, around: Around) -> Finding:
-    """Turn the finding into one about the image's ENTRYPOINT if the ENTRYPOINT sets variables that the program lacks.
+    """Turn the finding into one for a skipped ENTRYPOINT, if the ENTRYPOINT sets variables that the program lacks.
 
     Args:
-        entrypoint: words of the ENTRYPOINT.
-        seen: output of the script from `environments`.
+        entrypoint: the words of the image's ENTRYPOINT.
+        seen: output of the script that `environments` returns.
     """
     before, _, after = seen.partition(_SEPARATOR)
     lacks = {line for line in after.splitlines() if line.startswith(_SEARCHED)} - set(before.splitlines())
@@ -722,17 +720,17 @@ def without_entrypoint(finding: Finding, entrypoint: Sequence[str], seen: str, a
     )  # fmt: skip
 
 
-#: A failed step of a build and its last lines, as BuildKit repeats them at the end.
+#: A failed step of a build with its last lines, which BuildKit repeats at the end of its output.
 _STEP = re.compile(r"^ > \[[^\]\n]*\] ([^\n]+):\n((?:(?!------$| > \[).*\n)*)------$", re.MULTILINE)
 _ERROR_LINE = re.compile(r"\bE:|[Ee]rror\b|ERROR|\b[Ff]atal\b|\b[Ff]ail(?:ed|ure)\b")
 
 
 def of_start(error: DkdbgError, output: Sequence[str], around: Around) -> Finding:
-    """Return the finding for a start that failed after these lines of progress."""
+    """Return the finding for a start that failed; `output`: the lines that it printed before."""
     text = error.message
     first, *more = text.splitlines()
     found = next((each for each in _START_CAUSES if re.search(each[0], text, re.IGNORECASE)), None)
-    if found is None and any("ERROR" in line for line in output):  # a failed build's output has the cause
+    if found is None and any("ERROR" in line for line in output):  # a failed build printed the cause
         said = "\n".join(output)
         ended = of_requirement(said) or cause_of(said, None, around)
         if ended.cause not in _VAGUE_CAUSES:

@@ -1,4 +1,4 @@
-"""Prove a run: start the program once more, attach as F5 does, demand a stop in the user's code, compare both sides."""
+"""Prove a run: start the program anew, attach as F5 does, demand a stop in the user's code, compare both sides."""
 
 from __future__ import annotations
 
@@ -37,51 +37,50 @@ if TYPE_CHECKING:
     from dkdbg.proof.program_end import Around
     from dkdbg.proof.stopping import Attempt, Stopped
 
-#: Seconds for a session to appear; for a first stop; for a stop by function name; for the exit code after the debugger
-#: has seen the program end.
+#: Timeouts in seconds: until a session appears; until the first stop; until a stop by function name; from the end of
+#: the program, as the debugger sees it, to its exit code.
 _SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
-#: Maximum characters of a path in an answer of the image.
+#: Maximum characters of a path that the image prints.
 _MAX_PATH_CHARS = 200
-#: Seconds after the program's imports during which its end still counts as a failure; seconds for which one of the
-#: user's modules may run, without other imports, until it counts as the program itself; seconds between two reports
-#: of an import.
+#: Seconds after the program's imports in which its end still counts as a failure; seconds for which a module of the
+#: user's may run without importing until it counts as the program itself; seconds between two reports of an import.
 _AFTER_IMPORTS_S, _OWN_MODULE_S, _REPORT_EVERY_S = 1.0, 60.0, 15.0
-#: Seconds between two reads of the agent's own messages while it starts.
+#: Seconds between two checks of the agent's own messages while it starts.
 _READY_EVERY_S = 3.0
-#: Maximum files to compare on both sides, and to ask the processes about.
+#: Maximum files to compare on both sides; maximum files to ask the processes about.
 _MAX_COMPARED, _MAX_ASKED = 100, 10
-#: Causes that are certain although the program has only just started.
+#: Causes that are certain even if the program has only just started.
 _DECISIVE = frozenset(
     {
         "two-copies", "stale-copy", "symlink", "compiled-file", "frozen", "zipped", "wrong-root", "not-mapped", "rank-not-chosen",
         "child-not-attached", "hook-missing", "other-interpreter", "other-user", "other-debugger", "just-my-code", "compiled", "optimised-away",
     }
 )  # fmt: skip
-#: Options of Python, alone or among others, after which it ignores PYTHONPATH or installed packages.
+#: Options of Python, alone or combined (`-sE`), that make it ignore PYTHONPATH or installed packages.
 _HIDES = re.compile(r"-[bBdiOqRuvx]*[EIPSs]")
-#: Seconds of CPU time between two polls below which a program counts as waiting.
+#: CPU time in seconds between two polls, below which a program counts as waiting.
 _IDLE_CPU_S = 0.3
-#: Characters of a value to show.
+#: Maximum characters of a value to show.
 _WIDTH = 60
-#: Seconds for torch to look for a GPU.
+#: Timeout in seconds for torch's search for a GPU.
 _GPU_TIMEOUT_S = 180.0
 _GPU_CODE = "import torch; print(torch.cuda.is_available(), torch.cuda.device_count(), torch.version.cuda or torch.version.hip)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The run to prove.
+    """The run to prove, and what the proof needs to know about it.
 
     Attributes:
-        root: the repository's root, resolved.
+        root: the repository's root on this machine, symlinks resolved.
         entry: the editor's launch entry.
-        start: starts a trial run; arguments as for `Target.trial`; raises DkdbgError.
+        start: starts a trial run, with the arguments of `Target.trial`; raises DkdbgError.
         target_at: returns the target at an address.
         around: facts of the repository that remedies name.
-        gpu: source of the request for a GPU; empty without one.
-        isolated: whether the program's loopback is not this machine's.
+        gpu: what requests a GPU (a service, dkdbg.toml, ...); empty if nothing does.
+        isolated: whether 127.0.0.1 of the program is not that of this machine, as in a container.
         extra: further attach arguments, such as the token.
-        timeout: seconds until an attach works, until the first stop, and until the imports after it have ended.
+        timeout: maximum seconds until an attach works, until the first stop, and until the imports after it have ended.
     """
 
     root: Path
@@ -97,14 +96,14 @@ class Subject:
 
 @dataclass(kw_only=True)
 class Proof:
-    """Result of a proof.
+    """The result of a proof.
 
     Attributes:
-        links: links that hold, with the evidence.
-        finding: the first broken link; None if proven.
+        links: (name, evidence) of each link that holds.
+        finding: the first broken link; None if the proof succeeded.
         seconds: duration of the proof.
-        stopped: the stop.
-        left: what could not be removed afterwards.
+        stopped: the stop in the user's code.
+        left: messages about trial runs that could not be removed.
     """
 
     links: list[tuple[str, str]] = field(default_factory=list)
@@ -115,11 +114,11 @@ class Proof:
 
 
 def prove(subject: Subject, *, report: Callable[[str], None], on_link: Callable[[str, str], None]) -> Proof:
-    """Carry out the proof, return its result, and leave nothing behind.
+    """Carry out the proof, remove its trial runs, and return the result.
 
     Args:
         report: prints one line of progress.
-        on_link: called with each link that holds, and the evidence.
+        on_link: called with each link that holds, and its evidence.
     """
     began = time.monotonic()
     proof = Proof()
@@ -145,8 +144,8 @@ class _Run:
         self._subject, self._report, self._hold, self._proof = subject, report, hold, proof
         self._session = ""
         self._asked = (Path(), 0)
-        self._entry = ""  # the program's file, if known
-        self._files: list[FirstLines] = []  # the program's file first
+        self._entry = ""  # local path of the program's file; empty if unknown
+        self._files: list[FirstLines] = []  # the program's file comes first
 
     def run(self) -> None:
         with contextlib.ExitStack() as opened:
@@ -183,14 +182,14 @@ class _Run:
         self._check_end(trial)
 
     def _left_out(self, trial: Trial) -> str:
-        """Return the note about an ENTRYPOINT that plain Docker would run; empty without one."""
+        """Return a note about an ENTRYPOINT that plain Docker would run and dkdbg does not; otherwise empty."""
         with contextlib.suppress(DkdbgError):
             if self._subject.around.inherits_entrypoint and (entrypoint := shlex.join(trial.entrypoint())):
                 return f"; without the base image's ENTRYPOINT {entrypoint}"
         return ""
 
     def _of_entrypoint(self, trial: Trial, finding: Finding) -> Finding:
-        """Return `finding`, or one that blames a missing ENTRYPOINT: the image's ENTRYPOINT may prevent the cause."""
+        """Return `finding`, or one that blames the skipped ENTRYPOINT if running it would prevent the cause."""
         around = self._subject.around
         if not (around.inherits_entrypoint and finding.cause in program_end.PREVENTED):
             return finding
@@ -242,7 +241,7 @@ class _Run:
             )  # fmt: skip
 
     def _ready(self, trial: Trial) -> None:
-        """Wait until an attach works. Raises BrokenError: the program ended, the agent failed or the timeout passed."""
+        """Wait until an attach works. Raises BrokenError: program ended, agent failed, or timeout."""
         end = time.monotonic() + self._subject.timeout
         while not trial.ready(min(_READY_EVERY_S, max(0.1, end - time.monotonic()))):
             code, text = trial.ended(), trial.output()
@@ -259,7 +258,7 @@ class _Run:
                 )  # fmt: skip
 
     def _listens(self, trial: Trial, target: Target) -> LineAnswer:
-        """Return the agent's answer about the program's file, once this machine can reach a session of the agent."""
+        """Return the agent's answer about the program's file, once its session's listener can be reached from here."""
         also = [self._subject.entry.remote_of(each.path) for each in self._files[1:_MAX_COMPARED]]
         end = time.monotonic() + _SESSION_TIMEOUT_S
         while True:
@@ -287,14 +286,14 @@ class _Run:
         return answer
 
     def _ask(self, target: Target, file: FirstLines, also: Sequence[str] = ()) -> LineAnswer:
-        """Ask the agent about the first line of a file's first function."""
+        """Ask the agent about the first line of the file's first function."""
         line = file.functions[0][1] if file.functions else file.module or 1
         self._asked = (Path(file.path), line)
         remote = self._subject.entry.remote_of(file.path)
         return line_answer.ask(target, remote, line, name=self._session, also=also)
 
     def _mapped(self, answer: LineAnswer) -> None:
-        """Compare the files on both sides, the program's first."""
+        """Compare the files on both sides, beginning with the program's; raise BrokenError at the first difference."""
         entry, session = self._subject.entry, answer.sessions[0]
         existing = [each for each in answer.files if each.exists]
         if not existing or (self._entry and not answer.files[0].exists):
@@ -345,7 +344,7 @@ class _Run:
         return attempt.stopped
 
     def _idle(self, target: Target) -> Callable[[], bool]:
-        """Return a function that tells whether the program has used almost no CPU time since its previous call."""
+        """Return a function that reports whether the program has used almost no CPU time since the previous call."""
         before: list[float] = []
 
         def is_idle() -> bool:
@@ -382,11 +381,12 @@ class _Run:
         return list(line_causes.causes(asked))
 
     def _local_copy(self, loaded: str, module: str = "") -> str:
-        """Return the local file of which a loaded file is a copy; empty if it is no copy.
+        """Return the local file whose copy the program has loaded from `loaded`; empty if it is not a copy.
 
         Args:
-            module: the name under which it is loaded. A file that is neither installed nor mapped is compared only if
-                its module is in a package: top-level names are too common.
+            loaded: remote path of a loaded file.
+            module: name of its module. A file that is neither installed nor mapped is compared only if its module is in
+                a package, because top-level names are too common.
         """
         entry, parts = self._subject.entry, module.split(".")
         if "-packages/" in loaded:
@@ -416,7 +416,7 @@ class _Run:
         )  # fmt: skip
 
     def _ended(self, trial: Trial, text: str, code: int | None) -> Finding:
-        """Return why the program has ended; look for a missing module in the image's other interpreters and folders."""
+        """Return why the program ended. Look for a missing module in the image's other interpreters and folders."""
         finding = program_end.cause_of(text, code, self._subject.around)
         module = program_end.missing_module(text) if finding.cause == "module-missing" else ""
         if not module:
@@ -431,7 +431,7 @@ class _Run:
         return program_end.in_image(finding, module, folder) if folder else finding
 
     def _check_end(self, trial: Trial) -> None:
-        """Raise BrokenError if the program ends for a known cause soon after its imports, as on missing arguments."""
+        """Raise BrokenError if the program ends soon after its imports for a known cause, such as missing arguments."""
         self._wait_for_imports(trial)
         code = self._code_within(trial, _AFTER_IMPORTS_S)
         if code is None and not any(each.processes for each in self._stacks(trial)[0]):
@@ -441,7 +441,7 @@ class _Run:
             raise BrokenError(replace(finding, says=f"a breakpoint stops, but then {finding.says}"))
 
     def _wait_for_imports(self, trial: Trial) -> None:
-        """Wait until the program has ended or no longer imports; raise BrokenError if it imports beyond the timeout."""
+        """Wait until the program has ended or imports no more; raise BrokenError if it still imports at the timeout."""
         began = since = reported = time.monotonic()
         seen = first_lines.UNKNOWN
         while (frame := self._importing(trial)) and self._code_within(trial, _AFTER_IMPORTS_S) is None:
@@ -455,7 +455,7 @@ class _Run:
             if now - began > self._subject.timeout:
                 raise BrokenError(
                     Finding(
-                        link="program", cause="still-importing", says=f"a breakpoint stops, but after {self._subject.timeout:g} s the program still imports (at {where}), and may lack something",
+                        link="program", cause="still-importing", says=f"a breakpoint stops, but after {self._subject.timeout:g} s the program still imports (at {where}), and a later import may fail",
                         remedy=f"dkdbg verify --timeout {3 * self._subject.timeout:g} waits longer",
                     )
                 )  # fmt: skip
@@ -484,7 +484,7 @@ class _Run:
         return next((each.last_import for each in self._files if each.path == local), 0)
 
     def _end_of(self, trial: Trial, attempt: Attempt) -> int | None:
-        """Return the program's exit code, None while it runs; wait for it if the debugger has seen the program end."""
+        """Return the program's exit code, None while it runs; wait for it only if the debugger saw the program end."""
         return self._code_within(trial, _END_TIMEOUT_S if attempt.has_ended else 0.0)
 
     def _why_no_stop(self, trial: Trial, attempt: Attempt, found: list[Finding]) -> Finding:
@@ -498,9 +498,9 @@ class _Run:
         return self._by_name(code, text, attempt)
 
     def _by_name(self, code: int | None, text: str, attempt: Attempt) -> Finding:
-        """Run the program once more to find out why no breakpoint by line has stopped.
+        """Run the program once more, to find out why no breakpoint by line has stopped.
 
-        This run stops at the names of the user's functions, in any file that defines them.
+        This run stops at functions with the user's names, in whatever file defines them.
         """
         found: list[Finding] = []
         copies: list[str] = []
@@ -524,7 +524,7 @@ class _Run:
         if copies and copies[0] in {each.path for each in self._files}:
             return Finding(
                 link="stop", cause="stop-missed",
-                says=f"a breakpoint by line did not stop in {os.path.relpath(copies[0], self._subject.root)}, and one by the function's name did in a second run ({attempt.why})",
+                says=f"a line breakpoint did not stop in {os.path.relpath(copies[0], self._subject.root)}, but a function breakpoint did in a second run ({attempt.why})",
                 remedy="dkdbg verify once more: the first run may have been disturbed",
                 detail=detail,
             )  # fmt: skip
@@ -550,7 +550,7 @@ def _decisive(findings: list[Finding]) -> list[Finding]:
 
 
 def _interpreter(program: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the Python that a command line names, and its options that hide modules; empty for another program."""
+    """Return the Python that a command line starts, and its options that hide modules; empty for other programs."""
     if not program or not PYTHON.starts(program[0]):
         return "", []
     options = itertools.takewhile(lambda word: word.startswith("-"), program[1:])
@@ -558,7 +558,7 @@ def _interpreter(program: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _first_line(answer: str) -> str:
-    """Return the path that a shell of the image has printed; the image is untrusted, and may print anything."""
+    """Return the path that a shell in the image printed. The image is untrusted, and may print anything."""
     return answer.partition("\n")[0].strip()[:_MAX_PATH_CHARS]
 
 
@@ -567,9 +567,9 @@ def _short(value: str) -> str:
 
 
 def _check_gpu(given: tuple[str, str], wish: str) -> None:
-    """Raise BrokenError if `wish` requests a GPU, and the container got none.
+    """Raise BrokenError if `wish` (the source of a request) asks for a GPU that the container did not get.
 
-    `given` is the container's kind of access to a GPU, and the reason for it.
+    `given` is (kind of the container's access to a GPU, reason).
     """
     kind, why = given
     if kind == "none" and wish:
@@ -583,10 +583,10 @@ def _check_gpu(given: tuple[str, str], wish: str) -> None:
 
 
 def _gpu_seen(given: tuple[str, str], target: Target, executable: str) -> str:
-    """Return as text what torch sees of the container's GPU; empty if the container got none.
+    """Return as text what torch sees of the container's GPU; empty if the container has none.
 
     Raises:
-        BrokenError: torch does not see it.
+        BrokenError: torch does not see the GPU.
     """
     kind, why = given
     if kind == "none":

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from dkdbg.dap.values import AttachOptions, Frame, Stop
     from dkdbg.proof.first_lines import FirstLines
 
-#: Seconds after a stop in a module's own code to wait for a stop in a function.
+#: Timeout in seconds for a stop in a function, after a stop in a module's own code.
 FUNCTION_TIMEOUT_S = 60.0
-#: Variables that pydevd adds to a scope.
+#: Groups that pydevd lists among the variables of a scope.
 _GROUPS = ("special variables", "function variables", "class variables", "protected variables")
 _IDENTITY = (
     "[__import__('sys').executable, __import__('platform').python_version(), __import__('os').getuid()]"
 )
-#: Maximum stops in module code before waiting for a function; a package may have hundreds of files.
+#: Maximum stops in modules' own code while waiting for one in a function; a package may have hundreds of files.
 _MAX_STOPS = 2000
-#: Seconds between two calls of `look`.
+#: Seconds between two calls of `check` or `is_idle`.
 _CHECK_INTERVAL_S = 5.0
 _MODULE = "<module>"
-#: Maximum functions to stop at by name.
+#: Maximum number of functions to stop at by name.
 _MAX_NAMES = 300
 
 
@@ -39,12 +39,12 @@ class Stopped:
     """A stop in the user's own code.
 
     Attributes:
-        path, line: local position.
+        path, line: position on this machine.
         function: name of the function; `<module>` for a module's own code.
-        is_function: whether it is a function, not a module or class body.
-        values: local variables as text.
+        is_function: whether it is a function, not the body of a module or class.
+        values: local variables, as text.
         process: name of the process.
-        executable, python, uid: interpreter, its version and user of the process.
+        executable, python, uid: its interpreter, Python version and user id.
     """
 
     path: str
@@ -60,13 +60,13 @@ class Stopped:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """Result of an attach.
+    """The result of an attach.
 
     Attributes:
-        stopped: the best stop; None without any.
-        loaded: modules with their files, if the file has the same name as a file of the user.
-        why: why waiting ended.
-        has_ended: whether waiting ended because all programs have ended.
+        stopped: the best stop; None if nothing stopped.
+        loaded: (module, file) of each loaded module whose file has the name of one of the user's files.
+        why: why the wait ended.
+        has_ended: whether all programs have ended.
     """
 
     stopped: Stopped | None
@@ -78,11 +78,11 @@ class Attempt:
 def copy_of(
     options: AttachOptions, files: Sequence[FirstLines], *, timeout: float, check: Callable[[str], None]
 ) -> None:
-    """Attach, and wait for a function with the name of a user's function, in any file with the name of a user's file.
+    """Attach, and find functions with the user's names in files with the user's file names, wherever those files are.
 
     Args:
-        timeout: seconds to wait.
-        check: called with the path of the stop's file, as the editor sees it, while the program is stopped.
+        timeout: maximum seconds to wait.
+        check: called at the first such stop, with the file's path as the editor sees it; the program is stopped then.
 
     Raises:
         DkdbgError: the attach failed.
@@ -113,15 +113,14 @@ def stop(
     check: Callable[[bool], bool],
     is_idle: Callable[[], bool],
 ) -> Attempt:
-    """Attach, set breakpoints in the first lines, and return the first stop in a function, else in a module.
+    """Attach, set breakpoints in the first lines, and return the first stop in a function, otherwise in a module.
 
-    Afterwards the program continues.
+    The program continues afterwards.
 
     Args:
-        timeout: seconds until the first stop.
-        check: called at intervals before the first stop, and with True at the end; returns whether to stop waiting.
-        is_idle: called at intervals after the first stop; returns whether the program waits for something, such as
-            requests.
+        timeout: maximum seconds until the first stop.
+        check: called at intervals before the first stop, and with True at the end; returns whether to give up.
+        is_idle: called at intervals after the first stop; returns whether the program waits, for example for requests.
 
     Raises:
         DkdbgError: the attach failed.
@@ -150,7 +149,7 @@ def stop(
             if top is None:
                 pass
             elif top.path in own:
-                # A class that begins in the module's first line stops there once more, in the frame of its body.
+                # A class that begins in the module's first line stops there again, in the frame of the class body.
                 is_function = top.name != _MODULE and top.line != own[top.path]
                 if best is None or is_function:
                     best = replace(_described(debugger, found, top), is_function=is_function)
@@ -168,7 +167,7 @@ def stop(
 
 
 def _loaded(debugger: Debugger, frame: Frame, own: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return the loaded modules with their files, if the file has the same name as a file of the user."""
+    """Return (module, file) of each loaded module whose file has the name of one of the user's files."""
     names = sorted({PurePath(each).name for each in own} - {"__init__.py", "__main__.py"})
     code = (
         "[(n, f) for n, f in [(n, getattr(m, '__file__', None)) for n, m in list(__import__('sys').modules.items())]"
@@ -179,7 +178,7 @@ def _loaded(debugger: Debugger, frame: Frame, own: Iterable[str]) -> tuple[tuple
 
 
 def _evaluated(debugger: Debugger, expression: str, frame: Frame) -> list[object]:
-    """Return the list to which the program evaluates an expression; empty for any other answer, which is untrusted."""
+    """Return the list that an expression evaluates to in the program; empty for other answers, which are untrusted."""
     errors = (DkdbgError, ValueError, TypeError, SyntaxError, MemoryError, RecursionError)
     with contextlib.suppress(*errors):
         found = ast.literal_eval(debugger.evaluate(expression, frame, context="clipboard"))
@@ -196,7 +195,7 @@ def _described(debugger: Debugger, stop: Stop, frame: Frame) -> Stopped:
     match _evaluated(debugger, _IDENTITY, frame):
         case [str(executable), str(python), int(uid)]:
             pass
-        case _:  # the program has replaced a module
+        case _:  # the program has replaced one of these modules
             executable, python, uid = "", "", -1
     return Stopped(
         path=frame.path or "", line=frame.line, function=frame.name, values=values, process=stop.session.name,

@@ -1,4 +1,4 @@
-"""Find the files that dkdbg ships (artefacts), and render the templates among them."""
+"""Find the files that dkdbg ships (artefacts), and render its templates."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ FOLDERS = ("templates", "compose", "devcontainer")
 
 
 def artefact(folder: str, name: str) -> Traversable:
-    """Return a shipped file or folder, from the wheel, or from the checkout in an editable install.
+    """Return a file or folder that dkdbg ships: from the wheel or, in an editable install, from the checkout.
 
-    Search only in the imported package and in the checkout: an editable install leaves a stale copy in site-packages
-    (pypa/hatch PR 296).
+    site-packages is not searched: an editable install leaves a stale copy there (pypa/hatch PR 296).
 
     Raises:
         DkdbgError: the installation is incomplete.
@@ -46,16 +45,16 @@ def _load(name: str) -> str | None:
 
 
 def quoted(value: object) -> str:
-    """Return JSON that is also YAML, without Jinja's HTML escapes: `&` must stay `&` in a command line.
+    """Return `value` as JSON that is also YAML, without Jinja's HTML escapes: `&` must stay `&` in a command line.
 
-    Control characters, U+0085 and U+2028 that JSON leaves are escaped as well: YAML rejects or folds them.
+    Escape, too, the characters that JSON allows but YAML rejects or folds: control characters, U+0085 and U+2028.
     """
     text = json.dumps(value, ensure_ascii=False)
     return "".join(each if is_text(each) or ord(each) > 0xFFFF else f"\\u{ord(each):04x}" for each in text)
 
 
 def for_compose(value: object) -> object:
-    """Double every `$` in a string, or in the strings of a list or dict: compose replaces `$NAME` in its files."""
+    """Double each `$` in a string, or in the strings of a list or dict, because compose replaces `$NAME`."""
     if isinstance(value, str):
         return value.replace("$", "$$")
     if isinstance(value, dict):
@@ -65,7 +64,7 @@ def for_compose(value: object) -> object:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    import jinja2  # noqa: PLC0415 - 20 ms that a sync or an attach does not need
+    import jinja2  # noqa: PLC0415 - takes 20 ms, and sync and attach do not need it
 
     found = jinja2.Environment(
         loader=jinja2.FunctionLoader(_load),
@@ -79,6 +78,6 @@ def _environment() -> jinja2.Environment:
     return found
 
 
-def render(name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks
-    """Render the template `name` (`folder/file.j2`); raise an error for a missing value."""
+def render(name: str, /, **values: Any) -> str:  # noqa: ANN401 - the template decides; StrictUndefined checks
+    """Render the template `name` (`folder/file.j2`); a value that it needs but does not get is an error."""
     return _environment().get_template(name).render(**values)

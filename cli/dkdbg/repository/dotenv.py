@@ -1,4 +1,4 @@
-"""Read and set a value of a .env file, and keep every other byte."""
+"""Read or set a variable in a .env file; every other byte stays as it is."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
 
 
 def decode(data: bytes | None) -> str:
-    """Return the text of a .env file, empty for no file; `encode` restores bytes that are not UTF-8."""
+    """Return the text of a .env file ("" if there is no file); `encode` restores bytes that are not UTF-8."""
     return "" if data is None else data.decode("utf-8", errors="surrogateescape")
 
 
 def encode(text: str) -> bytes:
-    """Return the bytes of a text that `decode` returned, possibly changed."""
+    """Return the bytes of a text from `decode`, also after changes."""
     return text.encode("utf-8", errors="surrogateescape")
 
 
 def read(root: Path, key: str) -> str | None:
-    """Return the value of a variable as compose resolves it: the environment first, then .env; None without one.
+    """Return a variable as compose resolves it: from the environment, else from .env; None if in neither.
 
     Raises:
         DkdbgError: the file cannot be read.
@@ -41,12 +41,12 @@ def _saved(root: Path, key: str) -> str | None:
 
 
 def local_port(root: Path, planned: int) -> int:
-    """Return the port on 127.0.0.1: DKDBG_PORT if that is a valid port, otherwise `planned`."""
+    """Return the debug port on 127.0.0.1: DKDBG_PORT if that is a valid port, otherwise `planned`."""
     return _port(read(root, "DKDBG_PORT")) or planned
 
 
 def saved_port(root: Path, planned: int) -> int:
-    """Return the port for files that every shell reads: like `local_port`, but ignore this shell's environment."""
+    """Return the debug port for generated files, which do not see this shell's environment: .env, else `planned`."""
     return _port(_saved(root, "DKDBG_PORT")) or planned
 
 
@@ -56,7 +56,7 @@ def _port(text: str | None) -> int | None:
 
 
 def assignments(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names and values as compose reads them, in order, without quotes and trailing comments."""
+    """Yield names and values in order, as compose reads them: without quotes and trailing comments."""
     for line in text.split("\n"):
         match = _ASSIGNMENT.match(line.lstrip("\ufeff"))
         if match:
@@ -66,12 +66,12 @@ def assignments(text: str) -> Iterator[tuple[str, str]]:
 
 
 def value_of(text: str, key: str) -> str | None:
-    """Return compose's value for `key`: the last assignment."""
+    """Return the value that compose uses for `key`: that of the last assignment."""
     return dict(assignments(text)).get(key)
 
 
 def with_value(text: str, key: str, value: str) -> str:
-    """Return `text` with `key` set: replace dkdbg's own line, or append one, which takes precedence in compose."""
+    """Return `text` with `key` set: replace dkdbg's own line, or append one, because compose uses the last one."""
     if value_of(text, key) == value:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -80,7 +80,7 @@ def with_value(text: str, key: str, value: str) -> str:
     replaced = own_line.sub(lambda _: line, text)
     if value_of(replaced, key) == value:
         return replaced
-    # Move dkdbg's line to the end, because a later line of the user's would take precedence.
+    # Move dkdbg's line to the end: a later line of the user's would override it.
     text = re.sub(rf"^{re.escape(key)}=.*  # dkdbg\r?\n", "", text, flags=re.MULTILINE)
     gap = "" if not text or text.endswith("\n") else newline
     return f"{text}{gap}{line}{newline}"

@@ -1,7 +1,7 @@
 """Open folders of a repository step by step from its root, without following symlinks or entering git's own folder.
 
-Writes, renames and removals go through the descriptor of an open folder, so that replacing the folder with a symlink
-has no effect: a link in a repository may lead to a folder of hooks that git runs.
+Write, rename and remove through the descriptor of an open folder, so that replacing the folder with a symlink has no
+effect. Such a link in a repository may lead to git's hooks, which git runs.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _HINTS = {
 }
 _CURRENT = PurePosixPath(".")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Maximum bytes of a file to read whole; the largest file of dkdbg's own is the agent with 6 MB.
+#: Maximum bytes of a file to read whole. The largest file that dkdbg writes is the agent, 6 MB.
 MAX_READ_BYTES = 64 << 20
 
 
 def checked(text: str | PurePosixPath) -> PurePosixPath:
-    """Return `text`, which may come from the repository, as a path inside it and outside git's own folder.
+    """Return `text` as a path inside the repository and outside git's own folder; `text` may come from the repository.
 
     Raises:
         DkdbgError: `text` is not such a path.
@@ -43,7 +43,7 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
     path = PurePosixPath(text)
     try:
         name = os.fsencode(path)
-    except UnicodeEncodeError:  # a lone surrogate, from an escape in JSON
+    except UnicodeEncodeError:  # a lone surrogate, such as "\ud800" in JSON
         name = b"\0"
     if path.is_absolute() or not path.parts or ".." in path.parts or b"\0" in name:
         raise DkdbgError(f"{path} is not a path inside the repository")
@@ -57,7 +57,7 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
 
 
 def is_gone(folder: Path) -> bool:
-    """Return whether a folder is missing; an inaccessible folder counts as existing."""
+    """Return whether a folder is missing; a folder that cannot be read is not missing."""
     try:
         return not stat.S_ISDIR(folder.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -67,23 +67,23 @@ def is_gone(folder: Path) -> bool:
 
 
 def refused(verb: str, path: PurePosixPath | str, error: OSError) -> DkdbgError:
-    """Return the error for a failed system call; `verb` is the attempted operation on `path`."""
+    """Return the error for a system call that failed; `verb` names the attempted operation on `path`."""
     hint = _HINTS.get(error.errno or 0, "")
     return DkdbgError(f"cannot {verb} {path}: {error.strerror or error}", hint=hint)
 
 
 class Folder:
-    """An open folder. Its methods take single names, and raise OSError."""
+    """An open folder. Its methods accept names, not paths, and raise OSError."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     @classmethod
     def at(cls, root: Path, path: PurePosixPath = _CURRENT) -> Folder:
-        """Open the folder `path` below `root`, which is absolute and not a link itself.
+        """Open the folder `path` below `root`; `root` is absolute and not itself a link.
 
         Raises:
-            DkdbgError: a link or a file is in the path.
+            DkdbgError: part of the path is a link or a file.
             OSError: a folder is missing, or cannot be opened.
         """
         folder = cls(os.open(root, _DIRECTORY))
@@ -101,7 +101,7 @@ class Folder:
         return folder
 
     def close(self) -> None:
-        """Close the folder; may be called twice."""
+        """Close the folder; a second call does nothing."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -113,14 +113,14 @@ class Folder:
         self.close()
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of an entry, without following a link; None if it does not exist."""
+        """Return the status of an entry (of a link, not of its target); None if the entry does not exist."""
         try:
             return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def kind(self, name: str) -> str | None:
-        """Return the kind of an entry as text; None if it does not exist."""
+        """Return the kind of an entry, such as "a symbolic link"; None if the entry does not exist."""
         status = self.status(name)
         if status is None:
             return None
@@ -135,14 +135,14 @@ class Folder:
         owner: tuple[int, int] | None = None,
         times: tuple[int, int] | None = None,
     ) -> None:
-        """Create a file and sync it to the disk.
+        """Create a file, and flush it to the disk (fsync).
 
         Args:
-            name: a name that is not in use in this folder.
+            name: not yet in use in this folder.
             data: its whole content.
-            mode: permission bits; None leaves them to the umask.
-            owner: user and group id.
-            times: last access and modification, in ns.
+            mode: permission bits; None for the umask's.
+            owner: (user id, group id).
+            times: (last access, last modification) in ns.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o666, dir_fd=self.descriptor)
@@ -169,7 +169,7 @@ class Folder:
             os.close(descriptor)
 
     def replace(self, old: str, new: str) -> None:
-        """Rename `old` to `new`, and replace any file or link there."""
+        """Rename `old` to `new`, replacing a file or link of that name."""
         os.replace(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 
     def link(self, old: str, new: str) -> None:
@@ -186,24 +186,24 @@ class Folder:
         os.mkdir(name, dir_fd=self.descriptor)
 
     def remove_folder(self, name: str) -> None:
-        """Remove an empty folder; a link there is not followed."""
+        """Remove an empty folder; fail for a link to one."""
         os.rmdir(name, dir_fd=self.descriptor)
 
     def sync(self) -> None:
-        """Sync renames to the disk, if the file system can sync a folder."""
+        """Flush renames to the disk (fsync), if the file system can do that for a folder."""
         with contextlib.suppress(OSError):
             os.fsync(self.descriptor)
 
 
 def remove_empty(root: Path, paths: Iterable[PurePosixPath]) -> None:
-    """Remove folders below `root`, the deepest first; folders that are not empty stay, with the user's files."""
+    """Remove the empty folders among `paths` below `root`, deepest first; the others hold the user's files."""
     for path in sorted(paths, key=lambda each: len(each.parts), reverse=True):
         with contextlib.suppress(OSError, DkdbgError), Folder.at(root, path.parent) as folder:
             folder.remove_folder(path.name)
 
 
 def obstacle(path: PurePosixPath, kind: str | None) -> DkdbgError:
-    """Return the error for an entry in the way at `path`; `kind` is from `Folder.kind`."""
+    """Return the error for an entry that is in the way at `path`; `kind` is the result of `Folder.kind`."""
     if kind == "a symbolic link":
         hint = "dkdbg does not write through links, which may lead anywhere: put a real file or folder there"
     else:
@@ -229,11 +229,11 @@ def read_whole(path: Path) -> bytes:
 
 
 def read_private(file: Path, what: str, hint: str) -> str | None:
-    """Return the text of a file, stripped; None if the file is missing.
+    """Return the stripped text of a file that only its owner may read; None if the file is missing.
 
     Args:
-        what: name of the content, for messages.
-        hint: how to get a new file.
+        what: the content's name, for messages.
+        hint: how to get a new file, for messages.
 
     Raises:
         DkdbgError: the file cannot be read, is empty, or is readable by other users.
@@ -252,7 +252,7 @@ def read_private(file: Path, what: str, hint: str) -> str | None:
 
 
 def create_private(file: Path, text: str) -> None:
-    """Write a file that does not exist yet, and its folder. Raises DkdbgError: it cannot be written."""
+    """Create a file that only its owner may read, and its folder. Raises DkdbgError: it cannot be written."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:  # noqa: PTH123
@@ -262,10 +262,10 @@ def create_private(file: Path, text: str) -> None:
 
 
 def git_folder(root: Path) -> Path | None:
-    """Return git's folder of the checkout that contains `root`, absolute; None if it cannot be used.
+    """Return the absolute path of git's folder for the checkout that contains `root`; None if it cannot be used.
 
-    For a worktree or a submodule it is the folder that the `.git` file names, if that folder refers back to the file: a
-    `.git` file in an unpacked archive may name any folder of the user's.
+    In a worktree or submodule, `.git` is a file that names this folder. Believe it only if the folder refers back to
+    the file: in an unpacked archive, `.git` may name any of the user's folders.
     """
     for folder in (root, *root.parents):
         found = folder / ".git"
@@ -290,7 +290,7 @@ def git_folder(root: Path) -> Path | None:
 
 
 def _names(target: Path, git_file: Path) -> bool:
-    """Return whether the worktree (`gitdir`) or submodule (core.worktree) folder `target` refers back to `git_file`."""
+    """Return whether `target`, git's folder of a worktree (`gitdir`) or submodule (core.worktree), names `git_file`."""
     back = target / "gitdir"
     if back.is_file():
         return os.path.realpath(target / _text(back).strip()) == os.path.realpath(git_file)
@@ -302,5 +302,5 @@ def _names(target: Path, git_file: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a regular file. Raises OSError for a FIFO, which would block, and other kinds."""
+    """Return the text of a regular file. Raises OSError for a FIFO, which would block, and for other kinds."""
     return read_whole(Path(os.path.realpath(path))).decode("utf-8", errors="replace")

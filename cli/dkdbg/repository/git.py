@@ -1,13 +1,13 @@
-"""Run git without letting a repository's configuration run a program; the only module that runs git.
+"""Run git so that a repository's configuration cannot run a program. No other module runs git.
 
 The author of a repository also controls its configuration: `.git` in an unpacked archive, or a bare repository in a
-subfolder of a clone, which git uses when it is started there. Therefore
+subfolder of a clone, which git uses when started there. Therefore
 
-- no command reads contents (`status`, `diff`, `add`): the filters of `.gitattributes` would run, and no option turns
-filters off;
-- options turn off hooks, the file system monitor, pagers, signatures, submodules and fetching. They take precedence
-  over every configuration file, and an older git ignores unknown ones;
-- git is never started in a bare repository or below one: `safe.bareRepository` came with git 2.38.
+- no command reads contents (`status`, `diff`, `add`): that would run the filters of `.gitattributes`, and no option
+  turns filters off;
+- options turn off hooks, the file system monitor, pagers, signatures, submodules and fetching. They override every
+  configuration file, and an older git ignores options that it does not know;
+- git is never started in or below a bare repository, because `safe.bareRepository` needs git 2.38.
 
 The user's own configuration (safe.directory, core.excludesFile) applies.
 """
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: Timeout in seconds: git may block for ever, for example if a repository's .gitignore is a FIFO.
+#: Timeout in seconds: git may block for ever, for example on a .gitignore that is a FIFO.
 _TIMEOUT_S = 30.0
-#: An empty core.fsmonitor turns it off in every git version; before 2.36 `false` would name a program.
+#: An empty core.fsmonitor turns the monitor off in every version; `false` is the name of a program before git 2.36.
 _OPTIONS = (
     "core.fsmonitor=", f"core.hooksPath={os.devnull}", "safe.bareRepository=explicit", "core.pager=cat",
     "diff.external=", "submodule.recurse=false", "log.showSignature=false", "protocol.allow=never",
     "core.sshCommand=false", "core.gitProxy=", "core.askPass=", "credential.helper=", "core.editor=false",
 )  # fmt: skip
-#: Variables about git's installation and the user's configuration, which are kept; the others describe one repository.
+#: GIT_ variables to keep: they describe git's installation and the user's settings. The others describe a repository.
 _KEPT_VARIABLES = (
     "GIT_CONFIG_", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM",
 )  # fmt: skip
@@ -41,24 +41,24 @@ _SET_VARIABLES = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",
-    "GIT_ALLOW_PROTOCOL": "none",  # overrides a repository's protocol.ext.allow, which would allow fetching
+    "GIT_ALLOW_PROTOCOL": "none",  # overrides protocol.ext.allow of a repository, which lets a fetch run a program
     "GIT_NO_LAZY_FETCH": "1",
 }
-#: Git's own folder, as `folded` returns it; the second is its short name on Windows.
+#: Names of git's own folder, as `folded` returns them; the second is its short (8.3) name on Windows.
 FOLDERS = frozenset({".git", "git~1"})
 
 
 def folded(name: str) -> str:
-    """Return a name as HFS+ or NTFS compare it: in lower case, without invisible characters, stream and final dots."""
+    """Return a name as HFS+ or NTFS compare it: lower case, without invisible characters, `:STREAM` and final dots."""
     shown = name if name.isascii() else "".join(each for each in name if unicodedata.category(each) != "Cf")
     return shown.casefold().partition(":")[0].rstrip(" .")
 
 
 def ask(folder: Path, verb: Literal["ls-files", "check-attr", "config"], *arguments: str) -> str | None:
-    """Return git's output in `folder`, with names as in `os.fsdecode`; None if it fails.
+    """Return git's output in `folder`, with file names decoded by `os.fsdecode`; None if git fails.
 
     Args:
-        folder: absolute, local side.
+        folder: absolute, on this machine.
         verb: a command that only reads the index, attribute files or settings.
     """
     if in_bare_repository(folder):
@@ -75,7 +75,7 @@ def ask(folder: Path, verb: Literal["ls-files", "check-attr", "config"], *argume
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for git, without the repository variables that a hook or an outer git has set."""
+    """Return `environ` for git: without the variables by which a hook or an outer git chooses a repository."""
     kept = {
         name: value
         for name, value in environ.items()
@@ -85,7 +85,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_bare_repository(folder: Path) -> bool:
-    """Return whether git, started in `folder`, would find a bare repository before a folder with a `.git`."""
+    """Return whether git, started in `folder`, would find a bare repository before a checkout (folder with `.git`)."""
     for each in (folder, *folder.parents):
         if os.path.lexists(each / "HEAD") and any(
             os.path.lexists(each / name) for name in ("objects", "commondir")
@@ -97,13 +97,13 @@ def in_bare_repository(folder: Path) -> bool:
 
 
 def tracks(folder: Path, path: str) -> bool | None:
-    """Return whether git tracks `path` (relative to `folder`), ignoring case; None if git does not answer."""
+    """Return whether git tracks `path` (relative to `folder`, case ignored); None if git does not answer."""
     output = ask(folder, "ls-files", "-z", "--cached", "--", f":(icase,literal){path}")
     return None if output is None else bool(output)
 
 
 def ignored(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the existing untracked files among `names` that git ignores."""
+    """Return those of `names` that exist, are untracked and are ignored by git."""
     if not names:
         return ()
     output = ask(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", *names)
@@ -111,7 +111,7 @@ def ignored(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def attributes(folder: Path, path: str, *names: str) -> dict[str, str]:
-    """Return git's attributes of `path`: `set`, `unset`, `unspecified` or a value; empty if git does not answer."""
+    """Return the git attributes of `path`: `set`, `unset`, `unspecified` or a value; empty if git does not answer."""
     output = ask(folder, "check-attr", "-z", *names, "--", path)
     parts = (output or "").split("\0")
     return dict(zip(parts[1::3], parts[2::3], strict=False))

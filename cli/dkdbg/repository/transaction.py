@@ -21,7 +21,7 @@ from dkdbg.repository.folders import Folder, refused
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: Maximum seconds to wait for another `dkdbg` that writes into the same repository.
+#: Maximum seconds to wait for another `dkdbg` that writes in the same repository.
 LOCK_TIMEOUT_S = 10.0
 
 
@@ -30,11 +30,11 @@ class Change:
     """A file to change.
 
     Attributes:
-        path: relative to the repository root.
-        before: bytes on disk when the change was planned, None if there was no file.
-        after: bytes to write, None to remove the file.
-        mode: exact permission bits; None keeps an existing file's, and applies the umask to a new file.
-        reason: why the file changes, as text for the user.
+        path: relative to the repository's root.
+        before: content when the change was planned; None if there was no file.
+        after: content to write; None to remove the file.
+        mode: exact permission bits; None keeps those of an existing file, and applies the umask to a new one.
+        reason: why the file changes, shown to the user.
     """
 
     path: PurePosixPath
@@ -45,11 +45,11 @@ class Change:
 
 
 def real_path(root: Path, path: PurePosixPath) -> Path:
-    """Return the real absolute path of a file of the repository for reading; symlinks are followed.
+    """Return the absolute path of a repository's file for reading, with symlinks resolved.
 
     Raises:
-        DkdbgError: `path` leaves `root` (directly or through a link), leads to git's own files, or is or passes
-            through something that is not a regular file or directory.
+        DkdbgError: `path` leads out of `root` or to git's own files, directly or through a link, or is not a regular
+            file or directory.
     """
     folders.checked(path)
     inside = Path(os.path.realpath(root))
@@ -88,7 +88,7 @@ def read(root: Path, path: PurePosixPath) -> bytes | None:
     """Return the bytes of a file of the repository, None if it does not exist.
 
     Raises:
-        DkdbgError: as `real_path`; or the file cannot be read.
+        DkdbgError: `real_path` rejects the path, or the file cannot be read.
     """
     try:
         return folders.read_whole(real_path(root, path))
@@ -99,20 +99,19 @@ def read(root: Path, path: PurePosixPath) -> bytes | None:
 
 
 def sync_directory(folder: Folder) -> None:
-    """Sync renames in a folder to the disk."""
+    """Flush renames in a folder to the disk."""
     folder.sync()
 
 
 @contextlib.contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Keep other `dkdbg` processes of this user from writing into a repository: a journal would be lost.
+    """Keep this user's other `dkdbg` processes from writing in a repository, where one's undo journal could be lost.
 
-    The lock is a file in the user's private folder on this machine. A lock in the repository could be held by any
-    process that can read the repository, such as one in a container. If no private folder can be created, nothing is
-    locked.
+    The lock is a file in the user's private folder on this machine, because any process that can read the repository,
+    such as one in a container, could hold a lock there. Without a private folder nothing is locked.
 
     Raises:
-        DkdbgError: another `dkdbg` writes for more than LOCK_TIMEOUT_S, or the repository cannot be read.
+        DkdbgError: another `dkdbg` holds the lock for more than LOCK_TIMEOUT_S, or the repository cannot be read.
     """
     try:
         found = root.stat()
@@ -141,7 +140,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file; return whether it is locked. Without locks on the file system, return True."""
+    """Try to lock an open file, and return whether it is locked; True if its file system has no locks."""
     try:
         return runtime_dir.lock(descriptor)
     except OSError:
@@ -149,22 +148,22 @@ def _lock(descriptor: int) -> bool:
 
 
 def staging_names(name: str) -> tuple[str, str]:
-    """Return the temporary names of a file's new and old versions; after a crash such files may remain."""
+    """Return temporary names for a file's new and old versions; after a crash files of these names may remain."""
     return f".{name}.dkdbg-new", f".{name}.dkdbg-old"
 
 
 @dataclass(kw_only=True)
 class Transaction:
-    """Checked changes, ready to be written.
+    """Changes that have been checked and can be written.
 
-    Every new version is first written and synced beside its target, so that a full disk or a missing permission shows
-    before any file is touched. Then the new versions are renamed into place one by one, with the old version
-    hard-linked beside them, so that a rollback needs no space either.
+    First write and sync every new version beside its destination, so that a full disk or a missing permission shows
+    before any file changes. Then rename the new versions into place one by one. The old versions stay beside them as
+    hard links, so a rollback needs no space.
 
     Attributes:
-        root: repository, local side.
-        changes: changes in the order of the renames.
-        new_directories: folders to create for the targets, relative to `root`, outermost first.
+        root: the repository, on this machine.
+        changes: in the order of the renames.
+        new_directories: folders to create, relative to `root`, outermost first.
         is_unchanged: False from the first rename on; True again after a complete rollback.
     """
 
@@ -175,18 +174,18 @@ class Transaction:
     _inside: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        """Check all targets without touching them.
+        """Check all destinations, and change nothing.
 
         Raises:
-            DkdbgError: a target is not writable, leads out of the repository or through a link, or has changed since
-                the change was planned (exit code EXIT_CONFLICT).
+            DkdbgError: a destination is not writable, leads out of the repository or through a link, or has changed
+                since the change was planned (exit code EXIT_CONFLICT).
         """
         self._inside = Path(os.path.realpath(self.root))
         missing = {folder for change in self.changes for folder in self._check(change)}
         self.new_directories = tuple(sorted(missing))
 
     def _check(self, change: Change) -> tuple[PurePosixPath, ...]:
-        """Return the missing folders in the path of the change's target."""
+        """Check one destination, and return the folders that its path lacks."""
         if read(self.root, change.path) != change.before:
             raise DkdbgError(
                 f"{change.path} changed while dkdbg was reading it",
@@ -214,7 +213,7 @@ class Transaction:
             if path.exists() and not os.access(path, need):
                 if os.statvfs(path).f_flag & os.ST_RDONLY:
                     raise refused("write", change.path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
-                # Files of another owner usually come from a container that ran as root.
+                # A file with another owner was usually written by a container that ran as root.
                 is_own = path.stat().st_uid == os.geteuid()
                 shown = shlex.quote(str(path))
                 remedy = f"chmod u+w {shown}" if is_own else f"sudo chown -R $(id -u):$(id -g) {shown}"
@@ -226,10 +225,10 @@ class Transaction:
 
     @signals.delayed()
     def commit(self) -> None:
-        """Write all changes; signals that end a verb are delayed until all are written.
+        """Write all changes; delay signals that would end the process until then.
 
         Raises:
-            DkdbgError: writing failed. With `is_unchanged` the rollback has restored all files.
+            DkdbgError: writing failed. If `is_unchanged`, the rollback has restored all files.
         """
         made: list[tuple[Folder, str]] = []
         renamed: list[tuple[Folder, Change]] = []
@@ -246,7 +245,7 @@ class Transaction:
                 for relative in self.new_directories:
                     current = relative
                     above = folder(relative.parent)
-                    if above.kind(relative.name) is None:  # the journal may have created its folder by now
+                    if above.kind(relative.name) is None:  # writing the journal may have created it
                         above.make(relative.name)
                         made.append((above, relative.name))
                 targets = [
@@ -272,7 +271,7 @@ class Transaction:
                 if isinstance(error, OSError):
                     raise refused("write", current, error) from error
                 raise
-            with contextlib.suppress(OSError):  # all is written; Journal.remove_leftovers tries again
+            with contextlib.suppress(OSError):  # all changes are written; Journal.remove_leftovers retries
                 for place_, change in targets:
                     _unlink(place_, staging_names(change.path.name))
 
@@ -291,7 +290,7 @@ class Transaction:
                 elif folder.kind(old) is not None:
                     folder.replace(old, change.path.name)
                 else:
-                    is_restored = False  # another process has removed it; the journal has the old version
+                    is_restored = False  # another process removed the hard link; the journal has the content
             for change in self.changes:
                 if change.path.parent in opened:
                     _unlink(opened[change.path.parent], staging_names(change.path.name))
@@ -306,21 +305,21 @@ class Transaction:
 
 
 def _stage(folder: Folder, change: Change) -> None:
-    """Write the new version of a target beside it, and hard-link the old version there."""
+    """Write the new version of a file beside it, and hard-link the old version there."""
     name = change.path.name
     new, old = staging_names(name)
-    _unlink(folder, (new, old))  # left by a crash
+    _unlink(folder, (new, old))  # leftovers of a crash
     existing = None if change.before is None else folder.status(name)
     if change.after is not None:
         mode = stat.S_IMODE(existing.st_mode) if existing and change.mode is None else change.mode
-        # Under sudo the user's files keep their owner.
+        # Under sudo, the files stay the user's.
         owner = (existing.st_uid, existing.st_gid) if existing and os.geteuid() == 0 else None
         folder.write_new(new, change.after, mode, owner)
     if change.before is None or existing is None:
         return
     try:
         folder.link(name, old)
-    except OSError:  # FAT, some network and FUSE file systems have no hard links
+    except OSError:  # no hard links on FAT and some network and FUSE file systems
         folder.write_new(
             old,
             change.before,

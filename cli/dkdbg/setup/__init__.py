@@ -1,1 +1,1 @@
-"""`dkdbg init`: detect facts, plan the debug service, render files."""
+"""`dkdbg init`: detect facts in a repository, plan the debug service, render the files."""

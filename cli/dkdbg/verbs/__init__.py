@@ -1,1 +1,1 @@
-"""Command-line verbs, one module each: its options and its action."""
+"""The verbs of the command line: a module each, with its options and its action."""

@@ -1,4 +1,4 @@
-"""`dkdbg attach`: keep one local port that an editor attaches to once, while containers come and go."""
+"""`dkdbg attach`: keep one local port to which an editor attaches once, while containers come and go."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
     from dkdbg.verbs.parts.attach_proxy import PlainProxy
 
-#: Name of the displayed launch entry.
+#: Name of the launch entry that is shown.
 NAME = "dkdbg: attach and stay"
-#: Maximum seconds to print the last lines at the end.
+#: Maximum seconds for printing the remaining lines at the end.
 GOODBYE = 1.5
 
 
@@ -74,7 +74,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
+    """Run the verb with its parsed options; return the exit code."""
     return attach(
         root,
         options.targets,
@@ -100,22 +100,22 @@ def attach(
     pids: Sequence[int] = (),
     is_over: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Serve the targets behind one port until Ctrl-C; return the exit code.
+    """Forward editors from one local port to the targets until Ctrl-C; return the exit code.
 
     Args:
-        names: addresses or names of targets; empty for the debug service of this repository.
-        port: on 127.0.0.1; the next free one if it is taken.
-        ports: first of the ports, one for each process; None: only processes of an editor that opens no child
-            sessions get a port.
-        as_json: print events as JSON objects, one a line.
-        listen: host (empty for all addresses) and port on which to accept jobs that can only connect out.
-        ranks: ranks to debug; None for the ranks in dkdbg.toml, or else the ranks that the targets were started with.
-        pids: PIDs of running Pythons at the target to attach to; empty for the only program of a container
+        names: addresses or names of targets; empty for this repository's debug service.
+        port: port on 127.0.0.1; if it is taken, the next free one.
+        ports: first of the ports that each serve one process; None to open them only for an editor that does not open
+            child sessions.
+        as_json: print events as JSON, one object a line.
+        listen: (host, port) that jobs which can only connect out may connect to; an empty host is all addresses.
+        ranks: ranks to debug; None for those in dkdbg.toml, otherwise those that the targets were started with.
+        pids: PIDs of running Python processes on the target to attach to; empty for the only program of a container
             without an agent.
-        is_over: polled; ends the proxy once it returns True.
+        is_over: called repeatedly; the proxy ends when it returns True.
 
     Raises:
-        DkdbgError: a target's address has no known form, or this repository has no known debug service.
+        DkdbgError: a target's address has no known form, or this repository has no debug service.
     """
     chosen = ranks_of(root, ranks)
     plan = _plan(root, needed=not names and listen is None)
@@ -161,7 +161,7 @@ def attach(
                     opened.callback(inside.close)
                     found.extend(inside.mappings)
         except BaseException:
-            proxy.close()  # also closes the targets and their connections
+            proxy.close()  # closes the targets and their connections, too
             raise
         return _stay(proxy, reporter, poll, begin)
 
@@ -172,12 +172,12 @@ def _stay(
     is_over: Callable[[], bool],
     begin: Callable[[], None],
 ) -> int:
-    """Accept editors until Ctrl-C, or until `is_over` returns True; return the exit code."""
-    handle(interrupt_once)  # never undone: a second signal must not change the exit code
+    """Accept editors until Ctrl-C or until `is_over` returns True; return the exit code."""
+    handle(interrupt_once)  # not reset: a second signal must not change the exit code
     try:
         proxy.start()
         begin()
-        while not is_over():  # Python handles signals in this thread
+        while not is_over():  # Python runs signal handlers in this thread
             time.sleep(SIGNAL_INTERVAL)
     except KeyboardInterrupt:
         pass
@@ -189,7 +189,7 @@ def _stay(
 
 
 def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, proxy: PlainProxy) -> None:
-    """Report where to attach; the entry has the plan's mappings, because a plain debugpy does not report any."""
+    """Report where to attach. The launch entry gets the plan's mappings, because a plain debugpy reports none."""
     entry = entry_for(plan, proxy.port)
     reporter.event(
         "listening",
@@ -206,7 +206,7 @@ def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, proxy: PlainPr
 
 
 class _Reporter:
-    """Reports events to a user or a program, from any thread, and without blocking on a slow reader."""
+    """Reports events to a user or a program, from any thread, without waiting for a slow reader."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -220,11 +220,11 @@ class _Reporter:
         self.event(announcement.kind, announcement.text, prefix=announcement.upstream, **more)
 
     def line(self, text: str) -> None:
-        """Report a line for the user."""
+        """Report a line of text for the user."""
         self.event("note", text)
 
     def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
-        """Report an event; `more` is for programs only."""
+        """Report an event; `more` are values for programs only."""
         if self._as_json:
             self._lines.put(console.event_line(kind, text, **more))
         else:
@@ -238,7 +238,7 @@ class _Reporter:
             self._lines.put("a launch entry for it:\n" + textwrap.indent(json.dumps(entry, indent=2), "    "))
 
     def end(self) -> None:
-        """Print the remaining lines."""
+        """Print the remaining lines, and stop."""
         self._lines.put(None)
         self._thread.join(GOODBYE)
 
@@ -248,7 +248,7 @@ class _Reporter:
 
 
 def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
-    """Return the repository's plan; None if it is missing and not needed."""
+    """Return the repository's plan; None if it cannot be made and is not `needed`."""
     try:
         check_root(root)
         plan, _ = make_plan(root)
@@ -261,9 +261,9 @@ def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
 
 
 def _token(reporter: _Reporter) -> str:
-    """Return the token of this environment, or else this user's.
+    """Return the token of this environment, otherwise the one in this user's token file.
 
-    Only the ports per process need this token: an editor sends its own.
+    Only the ports that serve one process need it: on the common port an editor sends its own.
 
     Raises:
         DkdbgError: the file that the environment names cannot be read.
@@ -274,19 +274,19 @@ def _token(reporter: _Reporter) -> str:
         raise DkdbgError(str(error), exit_code=EXIT_USAGE) from error
     try:
         token = token or token_file.read(os.environ) or ""
-    except DkdbgError as error:  # not every user needs a token
+    except DkdbgError as error:  # many users need no token
         reporter.line(f"{error.message}; continuing without a token")
         return ""
     if 0 < len(token) < proof.MIN_TOKEN_CHARACTERS:
         reporter.line(
-            f"the token has only {len(token)} characters, and a target that is not yours could guess it from the proof; "
-            f"take {proof.MIN_TOKEN_CHARACTERS} or more random ones, such as: openssl rand -hex 32"
+            f"the token has only {len(token)} characters, which a hostile target could find by guessing; "
+            f"use {proof.MIN_TOKEN_CHARACTERS} or more random ones, such as: openssl rand -hex 32"
         )
     return token
 
 
 def _warn_of_others(reporter: _Reporter) -> None:
-    """Warn of other users, who can use these ports if the system does not report the owner of a connection."""
+    """Warn that this machine's other users can use these ports, if the system does not report a connection's owner."""
     if not local_users.reports_owners() and (people := others()):
         reporter.line(
             f"this system does not report the owner of a connection: {', '.join(people[:3])} can use these ports too, "
@@ -303,7 +303,7 @@ def _welcome(
     *,
     entered: Sequence[tuple[str, str]],
 ) -> set[tuple[str, str]]:
-    """Report where to attach, the launch entry and each target's state; return the entry's mappings."""
+    """Report where to attach, the launch entry, and each target's state; return the mappings in that entry."""
     entry = entry_for(plan, port)
     reporter.event(
         "listening",
@@ -318,7 +318,7 @@ def _welcome(
         *(pair for each, seen in polled for pair in _code_of(root, each.target, seen, guess=not entered)),
     ]
     if not found and any(Capability.REMOTE in each.target.capabilities for each in upstreams):
-        plan = None  # the plan is for a local container
+        plan = None  # its mappings are for a local container
     reporter.entry(entry_for(plan, port, found))
     for upstream, seen in polled:
         text = "ready" if seen.agent else f"waiting: {seen.why}"
@@ -335,7 +335,7 @@ def _welcome(
 
 
 def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
-    """Return the mappings of the sessions that run on remote targets now."""
+    """Return the mappings that the running sessions of remote targets report."""
     seen = [
         each.last
         for each in upstreams
@@ -345,9 +345,9 @@ def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
 
 
 def _code_of(root: Path, target: Target, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
-    """Return the mappings of a remote target: its session's, or else, with `guess`, the folder for a copy.
+    """Return a remote target's mappings: those of its session, otherwise (with `guess`) of the folder that sync fills.
 
-    Without `guess`, no folder is added for a session that is slow to answer.
+    Without `guess`, a session that is slow to answer gets no mapping.
     """
     if Capability.REMOTE not in target.capabilities:
         return ()
@@ -355,7 +355,7 @@ def _code_of(root: Path, target: Target, seen: Seen, *, guess: bool) -> Sequence
         return seen.record.mappings
     if not guess:
         return ()
-    with contextlib.suppress(DkdbgError):  # the location is unknown
+    with contextlib.suppress(DkdbgError):  # where the code is, is unknown
         lies = target.planned_workdir(folder_name(root)) if seen.record is None else target.workspace()
         return ((lies.local, lies.remote),)
     return ()
@@ -373,11 +373,11 @@ def _explain_ports(reporter: _Reporter, base: int) -> None:
 def entry_for(
     plan: ProjectPlan | None, port: int, found: Sequence[tuple[str, str]] = ()
 ) -> dict[str, object]:
-    """Return the launch entry that `init` writes, with this port and without the task that starts the container.
+    """Return the launch entry that `init` writes, but with this port and without the task that starts the container.
 
     Args:
-        plan: None if the repository has none.
-        found: mappings to use instead of the plan's; empty if unknown.
+        plan: None if the repository has no plan.
+        found: mappings to use instead of the plan's, if any are known.
     """
     if plan is None:
         connect = {"host": LOOPBACK, "port": port}

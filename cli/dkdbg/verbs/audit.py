@@ -1,4 +1,4 @@
-"""`dkdbg audit`: find debug ports, debuggers and secrets that would ship; for CI."""
+"""`dkdbg audit`: for CI, find the debug ports, debuggers and secrets that a repository would ship."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Print the findings in the files of a repository; return 1 if there are any.
+    """Print the findings in a repository's files; return 1 if there are any.
 
-    Paths are relative to the folder of -C; a folder outside the repository is audited as a separate repository.
+    Paths are relative to the folder of -C. A folder outside the repository is audited as a repository of its own.
 
     Raises:
-        DkdbgError: a path does not exist, or is a file outside of the repository.
+        DkdbgError: a path does not exist, or is a single file outside the repository.
     """
     from dkdbg.audit import sarif
     from dkdbg.audit.rules import RULES
@@ -49,7 +49,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     try:
         found, notes = _all(root, options)
     except Exception as error:
-        if options.format == "sarif":  # uploads reject an empty file without the reason
+        if options.format == "sarif":  # an upload of an empty file is rejected without a reason
             console.emit(sarif.report((), version=__version__, notes=(), failed=str(error)))
         raise
     if options.format == "sarif":
@@ -84,7 +84,7 @@ def _all(root: Path, options: argparse.Namespace) -> tuple[list[Finding], list[s
 
 
 def _shown(typed: str, path: str) -> str:
-    """Return the path of a finding in a folder outside the repository, beginning with the folder as typed."""
+    """Return a finding's path for the user; in a folder outside the repository it begins with the folder as typed."""
     return path if not typed else typed if path == "." else f"{typed.rstrip('/')}/{path}"
 
 
@@ -119,7 +119,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _audited(root: Path) -> tuple[list[Finding], list[str]]:
-    """Return the findings below a folder, and unreadable files; a git repository's files are those that git lists."""
+    """Return the findings in a folder, and notes on unread files. In a git repository, audit what git lists."""
     from pathlib import PurePosixPath
 
     from dkdbg.audit.audit import agents_of, audit
@@ -133,11 +133,11 @@ def _audited(root: Path) -> tuple[list[Finding], list[str]]:
             return None
 
     listed = git.ask(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    # During a merge git lists a file more than once.
+    # During a merge, git lists a file with conflicts several times.
     paths = None if listed is None else [*filter(None, dict.fromkeys(listed.split("\0")))]
     tree = Tree(root, listed=paths)
     for folder in (root / path for path in paths or () if not tree.has(path)):
-        if os.path.lexists(folder / ".git") and not folder.is_symlink():  # a submodule, or untracked
+        if os.path.lexists(folder / ".git") and not folder.is_symlink():  # a submodule or an untracked clone
             again = printable(f"dkdbg -C {shlex.quote(str(folder))} audit")
             tree.omitted[printable(folder.relative_to(root))] = f"a separate repository, not read: {again}"
     if listed is None and any(os.path.lexists(each / ".git") for each in (root, *root.parents)):

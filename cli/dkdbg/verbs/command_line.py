@@ -1,4 +1,4 @@
-"""Build the parser of all verbs, and rewrite `help VERB` and the command of `submit` before parsing."""
+"""Build the parser of all verbs. Before parsing, rewrite `help VERB`, and split off the command of `submit`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dkdbg.verbs.parser import Parser, nearest
 if TYPE_CHECKING:
     import argparse
 
-#: Purpose of each verb, by group; the verb's module in this folder has `add_options` and `call`.
+#: Purpose of each verb, by group. A verb's module in this folder defines `add_options` and `call`.
 GROUPS = {
     "start here": {
         "demo": "show the whole workflow on an example, in a temporary copy",
@@ -45,10 +45,10 @@ GROUPS = {
 
 
 class Overview(Parser):
-    """The parser of the whole command line; its help shows the verbs by group."""
+    """The parser of the whole command line, whose help lists the verbs by group."""
 
     def format_help(self) -> str:
-        """Return the help: the verbs by group, one line each."""
+        """Return the help text: one line for each verb, by group."""
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._actions, [])
         formatter.add_text(self.description)
@@ -66,10 +66,10 @@ class Overview(Parser):
 
 
 class Verbs(dict[str, Parser]):
-    """The parsers of the verbs by name; the first access to a parser loads the verb's module."""
+    """The parsers of the verbs by name; a verb's module is loaded at the first access to its parser."""
 
     def __getitem__(self, name: str) -> Parser:
-        """Return the parser of a verb with its options."""
+        """Return a verb's parser, with its options."""
         parser = super().__getitem__(name)
         if parser.get_default("call") is None:
             module = import_module(f"dkdbg.verbs.{name}")
@@ -79,10 +79,10 @@ class Verbs(dict[str, Parser]):
 
 
 def parsed(argv: list[str], parser: Parser) -> argparse.Namespace:
-    """Return the options in `argv`; their `call` runs the verb, given the options and the repository's folder.
+    """Return the options in `argv`; `call(options, root)` of the result runs the verb.
 
     Raises:
-        DkdbgError: an unknown verb, option or value.
+        DkdbgError: a verb, option or value is unknown.
     """
     argv, command = _submitted(argv)
     options, others = parser.parse_known_args(_asking_for_help(argv))
@@ -116,7 +116,7 @@ def parser() -> Parser:
 
 
 def _verb_at(argv: list[str]) -> int:
-    """Return the index of the verb: the first word that is neither a global option nor its value."""
+    """Return the index of the verb: the first word that is not a global option or its value."""
     at = 0
     while argv[at : at + 1] and argv[at].startswith("-"):
         at += 2 if argv[at] in {"-C", "--context"} else 1
@@ -124,7 +124,7 @@ def _verb_at(argv: list[str]) -> int:
 
 
 def _asking_for_help(argv: list[str]) -> list[str]:
-    """Return `dkdbg help up` as `dkdbg up --help`."""
+    """Rewrite `dkdbg help up` as `dkdbg up --help`."""
     at = _verb_at(argv)
     if argv[at : at + 1] != ["help"]:
         return argv
@@ -132,7 +132,7 @@ def _asking_for_help(argv: list[str]) -> list[str]:
 
 
 def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
-    """Raise DkdbgError for unknown words, with the closest match in its hint."""
+    """Raise DkdbgError for unknown words; its hint has the closest match."""
     choices = next(action.choices for action in parser._actions if action.dest == "verb")  # noqa: SLF001
     of_verb: Parser = choices[verb] if verb else parser  # type: ignore[index]
     wrong = next((each for each in others if each[:1] == "-"), others[0])
@@ -141,7 +141,7 @@ def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
 
 
 def _submitted(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Split off the command of `dkdbg submit ... --`: options before it may be those of sbatch or qsub."""
+    """Split off the command after `--` of `dkdbg submit`, whose other options may be those of sbatch or qsub."""
     at = _verb_at(argv)
     if argv[at : at + 1] != ["submit"] or "--" not in argv:
         return argv, []

@@ -1,4 +1,4 @@
-"""`dkdbg completion SHELL`: print a script that completes command lines by argcomplete, with dkdbg.toml's targets."""
+"""`dkdbg completion SHELL`: print a script by which argcomplete completes command lines, and dkdbg.toml's targets."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, _root: Path) -> int:
-    """Print the text that a shell's start file evaluates; return the exit code."""
+    """Print the text that a shell's start file has to evaluate; return the exit code."""
     console.say(shellcode(["dkdbg"], shell=options.shell))
     return 0
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell that started this process for completion, and exit; return if no shell did."""
+    """Print completions and exit, if a shell started this process for them; otherwise return."""
     for each in _typed(parser):
-        for action in each._actions:  # noqa: SLF001 - where argcomplete looks for them too
+        for action in each._actions:  # noqa: SLF001 - argcomplete reads them, too
             if action.metavar == "TARGET":
                 action.completer = _targets  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser)
 
 
 def _typed(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield only the typed verb's parser, because each access loads a module."""
+    """Yield the parser of the typed verb only, because accessing a parser loads its module."""
     words = os.environ.get("COMP_LINE", "").split()
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
@@ -51,9 +51,9 @@ def _typed(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 
 
 def _targets(parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """Return the target names in dkdbg.toml, and the beginnings of addresses."""
+    """Return the names of targets in dkdbg.toml, and the schemes of addresses."""
     try:
         names = [*registry.names(Path(parsed_args.directory).resolve())]
-    except (DkdbgError, OSError):  # the verb will report the error
+    except (DkdbgError, OSError):  # the verb itself reports the error
         names = []
     return [*names, *(f"{each.scheme}://" for each in registry.ENTRIES if "://" in each.form)]

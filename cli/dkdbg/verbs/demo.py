@@ -1,4 +1,4 @@
-"""`dkdbg demo`: run all steps on the bundled example, in a temporary copy that is removed afterwards."""
+"""`dkdbg demo`: run the whole workflow on the bundled example, in a temporary copy that is removed at the end."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
     Target = ComposeRun | LocalRun
 
-#: Comment that marks the breakpoint line in both training functions of the example; one of them runs.
+#: Comment on the line for the breakpoint, in both training functions of the example; only one of them runs.
 MARKER = "# breakpoint"
 
 
 @dataclass(kw_only=True)
 class _Report:
-    """Results of the demo, for the last line and for --json."""
+    """Results of the demo, for its last line and for --json."""
 
     target: str = ""
     why: str = ""
@@ -59,11 +59,11 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, _root: Path) -> int:
-    """Run the demo; return the exit code. Raises DkdbgError: a step failed; everything has been removed."""
+    """Run the demo; return the exit code. Raises DkdbgError: a step failed; all files and containers are removed."""
     began = time.monotonic()
     report = _Report()
     target, show = options.on, not options.json
-    # Hexadecimal: compose derives the name of an image from it, and `_-` is invalid there.
+    # Compose derives the image's name from this one; `_-` would be invalid there, hexadecimal digits are not.
     folder = Path(tempfile.gettempdir()).resolve() / f"dkdbg-demo-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)
     failure: DkdbgError | None = None
@@ -101,7 +101,7 @@ def _run(folder: Path, wanted: str, report: _Report, *, show: bool) -> None:
     try:
         port = _start(chosen, show=show)
     except DkdbgError as error:
-        # An engine without the base image, and without a registry to pull it from, must not end the demo.
+        # Without the base image, or a registry to pull it from, run the demo without a container.
         if wanted != "auto" or chosen.name == demo_targets.LOCAL or "base image" not in error.message:
             chosen.stop()
             raise
@@ -138,11 +138,11 @@ def _debug(target: Target, script: Path, port: int, report: _Report, *, show: bo
 
 
 def _stop_once(target: Target, script: Path, port: int, *, show: bool) -> str:
-    """Attach, stop in the training loop, show the stack, let the program run on, and return the value of `rate`."""
+    """Attach, stop in the training loop, print the stack, continue the program, and return the value of `rate`."""
     lines = [
         number for number, line in enumerate(script.read_text("utf-8").splitlines(), 1) if MARKER in line
     ]
-    # A plain process inherits our environment, including the token that its port then requires.
+    # A plain process inherits this environment; if that has a token, its port requires the token.
     token = {tokens.PROPERTY: tokens.read(os.environ)} if target.name == demo_targets.LOCAL else {}
     options = AttachOptions(port=port, path_mappings=target.path_mappings, extra=token)
     with Debugger(options) as debugger:
@@ -195,10 +195,10 @@ def with_example(folder: Path) -> None:
 
 
 def choose(folder: Path, plan: ProjectPlan, wanted: str) -> tuple[Target, str]:
-    """Return the target, and a remark on why it is not a container; empty for a container.
+    """Return the target to use, and a remark on why it is not a container (empty for a container).
 
     Raises:
-        DkdbgError: a container was requested and no engine answers.
+        DkdbgError: a container was requested, but no engine answers.
     """
     if wanted == "local":
         return demo_targets.local(folder, plan), ""

@@ -1,4 +1,4 @@
-"""`dkdbg doctor`: check this machine, its engine and this repository, or a target; name the next command."""
+"""`dkdbg doctor`: check this machine, its engine and this repository, or a target; print the next command to type."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Print each problem with the next command; return 1 if there is an error.
+    """Print each problem and the next command to type; return 1 if a problem is an error.
 
     Raises:
         DkdbgError: the target cannot be reached, or runs no commands.
@@ -87,7 +87,7 @@ def _print(found: Sequence[tuple[str, Finding]], *, notes: bool) -> None:
 
 
 def _findings(root: Path, name: str | None) -> Iterator[tuple[str, Finding]]:
-    """Yield each finding with its target's label, empty for this machine."""
+    """Yield each finding with the label of its target, which is empty for this machine."""
     from dkdbg.doctor.check import Finding, examine
     from dkdbg.doctor.situation import Situation
     from dkdbg.doctor.table import CHECKS
@@ -138,7 +138,7 @@ def _local_situation(root: Path) -> Situation:
 
 
 def _remote_machine(target: Target) -> Machine:
-    """Return the machine or container of a target. Raises DkdbgError: it cannot be reached, or runs no commands."""
+    """Return the facts about the target's machine. Raises DkdbgError: it cannot be reached, or cannot run commands."""
     from dkdbg.doctor import probe
 
     executor = target.find()

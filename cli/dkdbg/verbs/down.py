@@ -30,10 +30,10 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Stop and remove the debug service, the whole project or a copy; return the exit code.
+    """Stop and remove the debug service, the whole project, or a debug copy; return the exit code.
 
     Raises:
-        DkdbgError: stopping failed; with cause and next step.
+        DkdbgError: stopping failed, with the cause and what to do next.
     """
     if options.target:
         from dkdbg.verbs.parts import debug_copy

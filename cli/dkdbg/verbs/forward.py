@@ -1,4 +1,4 @@
-"""`dkdbg forward`: forward ports of a remote target to this machine until Ctrl-C, and reconnect after a loss."""
+"""`dkdbg forward`: forward local ports to ports of a target until Ctrl-C, and reconnect after a lost connection."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Forward ports of 127.0.0.1 to ports of the target's loopback until Ctrl-C; return the exit code.
+    """Forward ports of 127.0.0.1 here to ports of 127.0.0.1 on the target until Ctrl-C; return the exit code.
 
     Raises:
-        DkdbgError: the target cannot be reached, or a port here is taken.
+        DkdbgError: the target cannot be reached, or a local port is taken.
     """
     as_json, is_over = options.json, values.has_passed(options.limit)
     signals.handle(signal.default_int_handler)
@@ -74,22 +74,22 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 class _Agent:
-    """The agent on the target; its verb `relay` is the remote end of the relay."""
+    """The agent on the target; its command `relay` is the remote end of the relay."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._brought: Brought | None = None
 
     def command(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
-        """Return the relay's command line. Raises DkdbgError."""
+        """Return the command line of the remote end. Raises DkdbgError: the agent cannot be copied to the target."""
         executor = self._target.again(silent=silent, limit=limit)
-        if self._brought is None or silent:  # the agent's file was removed with the lost connection
+        if self._brought is None or silent:  # the agent's file was removed when the connection was lost
             self.close()
             self._brought = bring(executor)
         return executor.wrap((*self._brought.argv, "relay", word))
 
     def close(self) -> None:
-        """Release the agent."""
+        """Remove the agent's file from the target, unless another session needs it."""
         if self._brought is not None:
             self._brought.close()
             self._brought = None
@@ -107,11 +107,11 @@ def _listen(relay: Relay, local: int | None, remote_port: int) -> int:
 
 
 def _watch(relay: Relay, as_json: bool, is_over: Callable[[], bool]) -> None:
-    """Report each loss of the connection and each reconnection, until Ctrl-C or the time limit of --for."""
+    """Report each lost connection and each reconnection, until Ctrl-C or the end of --for."""
     why = relay.why
     reported: tuple[str, int] | None = (why, 0) if why else None
     while not is_over():
-        # A loss and a reconnection between two polls show only in the number of connections.
+        # If the connection is lost and restored between two polls, only the count of connections shows it.
         now = (why, 0 if why else relay.connections)
         if now != reported:
             text = "connected" if not why else f"not connected: {why}"

@@ -1,4 +1,4 @@
-"""`dkdbg init`: collect facts, plan, show the diff, and write the files once the user confirms."""
+"""`dkdbg init`: inspect the repository, plan, show the changes, and write the files once the user confirms."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _add_overlay(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
+    """Run the verb with its parsed options; return the exit code."""
     if options.undo:
         return _undo(root, force=options.force, as_json=options.json)
     if options.target is not None:
@@ -178,14 +178,14 @@ def _init(root: Path, options: argparse.Namespace) -> int:
     """Plan, show and write the files; return the exit code.
 
     Raises:
-        DkdbgError: not a repository, unreadable files, a folder that cannot be written.
+        DkdbgError: this is not a repository, a file cannot be read, or a folder cannot be written.
     """
     check_root(root)
     asked = {key: getattr(options, key) for key in configuration.ANSWERS}
     asks = not (options.yes or options.diff or options.check or options.json) and console.interactive()
     ask: Ask = (lambda _: None) if options.check else functools.cache(inherited)
     plan, config = make_plan(root, ask=ask, **asked)
-    # A repository that is set up keeps its choices: a later `init` does not ask again.
+    # Ask only in a repository that is not set up yet: a later `init` keeps the earlier choices.
     if asks and not manifest.load(root).files:
         folder = "" if config.command else _choose_project(plan)
         if folder:
@@ -201,7 +201,7 @@ def _init(root: Path, options: argparse.Namespace) -> int:
 
 
 def _with_former(root: Path, plan: ProjectPlan) -> ProjectPlan:
-    """Return the plan with a note on the former debug service that it replaces."""
+    """Return the plan; if it replaces a former debug service, with a note about that service."""
     former = manifest.debug_service(root)
     service = compose_names.service_of(former.name) if former else ""
     if former is None or not service or former.name == plan.service.name:
@@ -210,21 +210,21 @@ def _with_former(root: Path, plan: ProjectPlan) -> ProjectPlan:
 
 
 def _undo(root: Path, *, force: bool, as_json: bool) -> int:
-    """Undo all that `init` wrote here, byte for byte; return the exit code.
+    """Undo all that `init` wrote in this repository, byte for byte; return the exit code.
 
     Raises:
-        DkdbgError: nothing to undo, files edited since (without `force`), or a file cannot be written.
+        DkdbgError: there is nothing to undo, a file was edited since (without `force`), or a file cannot be written.
     """
     check_root(root)
     containers = _lines_to_remove_containers(root)
     service = None
-    with suppress(DkdbgError):  # an undo needs no manifest
+    with suppress(DkdbgError):  # an undo works without a manifest
         service = manifest.debug_service(root, changed=True)
     undone = changes.Journal(root=root).undo(force=force)
     if service:
         try:
             image_build.remove_dead_links(root, service)
-        except DkdbgError:  # no engine, so no containers
+        except DkdbgError:  # without an engine there are no containers
             image_build.remove_links(root, service)
     if as_json:
         lists = {
@@ -247,11 +247,11 @@ def _undo(root: Path, *, force: bool, as_json: bool) -> int:
 
 
 def _lines_to_remove_containers(root: Path) -> list[str]:
-    """Return commands that remove the debug service's containers; empty if no engine reports any.
+    """Return commands for the user that remove the debug service's containers; empty if there are no known containers.
 
-    After an undo no verb finds these containers.
+    After the undo, no verb of dkdbg finds these containers.
     """
-    with suppress(DkdbgError):  # an undo needs neither a manifest nor an engine
+    with suppress(DkdbgError):  # an undo works without a manifest and an engine
         service = manifest.debug_service(root)
         return image_build.lines_to_remove(root, service) if service else []
     return []
@@ -276,7 +276,7 @@ def _next_steps(root: Path, plan: ProjectPlan) -> None:
 
 
 def _say_attributes(root: Path) -> None:
-    """Print a command that adds a missing line to .gitattributes; dkdbg does not edit the user's file."""
+    """Print a command that adds a missing line to .gitattributes, which is the user's own file."""
     found = git.attributes(
         root, str(FOLDER / single_file.NAME), "text", "filter", "working-tree-encoding", "linguist-generated"
     )
@@ -294,7 +294,7 @@ def _say_attributes(root: Path) -> None:
 
 
 def _say_size(root: Path) -> None:
-    """Print the exception that a pre-commit hook against large files needs; dkdbg does not edit its configuration."""
+    """Print the exception that a pre-commit hook against large files needs; its configuration is the user's own."""
     hooks = read(root, PurePosixPath(".pre-commit-config.yaml")) or b""
     if b"check-added-large-files" not in hooks or single_file.NAME.encode() in hooks:
         return
@@ -342,7 +342,7 @@ def _as_json(
 
 
 def _init_ranks(root: Path, options: argparse.Namespace) -> int:
-    """Plan, show and write the ranks' entries, compound and task; return the exit code.
+    """Plan, show and write the launch entries of the ranks, their compound and task; return the exit code.
 
     Raises:
         DkdbgError: the repository is not set up, or a file cannot be read or written.
@@ -368,10 +368,10 @@ def _init_ranks(root: Path, options: argparse.Namespace) -> int:
 def _with_answers(
     root: Path, plan: ProjectPlan, config: Config, asked: Asked, ask: Ask
 ) -> tuple[ProjectPlan, Config]:
-    """Ask about a plan's choices with nearly equal options; return the plan and configuration as answered.
+    """Ask about choices for which the plan has nearly equal options; return the plan and configuration as answered.
 
     Args:
-        asked: values of flags, by their keys in dkdbg.toml.
+        asked: values of command line options, by their keys in dkdbg.toml.
         ask: see `make_plan`.
     """
     done: set[str] = set()
@@ -392,7 +392,7 @@ def _with_answers(
 
 
 def _choose_project(plan: ProjectPlan) -> str:
-    """Ask which of several projects to set up; return its folder, empty for the repository itself."""
+    """Ask which of several projects to set up; return its folder, or "" for the repository itself."""
     facts, best = plan.facts, plan.facts.entrypoint
     if best is None or not plan.service.from_entry or not facts.projects:
         return ""

@@ -1,4 +1,4 @@
-"""`dkdbg logs`: print the output of a program, from wherever it is kept."""
+"""`dkdbg logs`: print a program's output, wherever it is kept."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Print the target's program output; if no stream is a terminal, exec the command that prints it.
+    """Print the target program's output; if no stream is a terminal, replace this process by the printing command.
 
     Raises:
-        DkdbgError: nothing has run there, or its output is not kept.
+        DkdbgError: no program has run there, or its output was not kept.
     """
     name = options.target
     if name is None:

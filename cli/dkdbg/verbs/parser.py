@@ -1,4 +1,4 @@
-"""argparse with dkdbg's errors and suggestions, and with `--on TARGET` in place of TARGET."""
+"""argparse with dkdbg's errors and suggestions; accepts `--on TARGET` for a positional TARGET."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser that raises DkdbgError.
 
     Attributes:
-        shows_batch_systems: whether TARGET is a batch system.
+        shows_batch_systems: whether the help describes TARGET as a batch system.
     """
 
     shows_batch_systems = False
 
     def error(self, message: str, *, near: str = "") -> NoReturn:
-        """Raise DkdbgError with `near`, the closest match, in its hint."""
+        """Raise DkdbgError; its hint suggests `near`, the closest valid word."""
         unknown = _CHOICE.search(message)
         if unknown is not None:
             kind = "verb" if "VERB" in message else "choice"
@@ -39,13 +39,13 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse as argparse does, and accept `--on TARGET` in place of a TARGET as the first word."""
+        """Parse as argparse does, and accept `--on TARGET` for a positional TARGET."""
         if args is not None and any(each.metavar == "TARGET" for each in self._get_positional_actions()):
             args = self._target_first(args)
         return super().parse_known_args(args, namespace)
 
     def _target_first(self, argv: Sequence[str]) -> list[str]:
-        """Return `argv` with the values of `--on` in front."""
+        """Return `argv` with the values of `--on` first, where TARGET is expected."""
         named, others, left = [], [], iter(argv)
         for word in left:
             option, has_value, value = word.partition("=")
@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         return [*named, *others]
 
     def format_help(self) -> str:
-        """Return the usual help, with the forms of a TARGET; only this help loads the kinds of targets."""
+        """Return the usual help with the forms of a TARGET. Only here are the kinds of targets loaded."""
         if self.epilog is None and any(action.metavar == "TARGET" for action in self._actions):
             from dkdbg.targets import registry
 
@@ -71,14 +71,14 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
-#: Message by which argparse rejects a word that is not one of its choices.
+#: argparse's message about a word that is not one of the choices.
 _CHOICE = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the closest other word; empty if none is similar."""
+    """Return the known word closest to `word`; empty if no other is similar."""
     from difflib import get_close_matches
 
-    word = word.partition("=")[0]  # the refused option itself is no suggestion
+    word = word.partition("=")[0]  # without the value of `--option=value`
     found = get_close_matches(word, [each for each in known if each != word], n=1, cutoff=0.6)
     return found[0] if found else ""

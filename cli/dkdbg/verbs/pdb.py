@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
 
 
-#: How to start without waiting for an editor: the debug service, or another program.
+#: How to start a program that does not wait for an editor: as the debug service, or otherwise.
 _STARTS_AT_ONCE = "DKDBG_WAIT=0 dkdbg up, or dkdbg run without --wait"
 
 
@@ -36,12 +36,12 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Attach pdb to a session's process at its next line, until `q` detaches it; return the exit code.
+    """Attach pdb to a process of a session at its next line, until `q` detaches it; return the exit code.
 
-    By default this is the process of rank 0, or else the program's first Python process.
+    The default is the process of rank 0, otherwise the program's first Python process.
 
     Raises:
-        DkdbgError: no session fits, or several do, or its program waits for an editor.
+        DkdbgError: no session fits, several do, or the program still waits for an editor.
     """
     session = _session(root, options.target)
     if session.state == "waiting" and not session.processes:
@@ -62,7 +62,7 @@ def _session(root: Path, name: str | None) -> SeenSession:
     target = registry.target_of(name, root)
     try:
         seen = target.sessions()
-    except DkdbgError:  # no target has this name: list the running sessions
+    except DkdbgError:  # not a target's name: list the running sessions
         others = [each for each in registry.sessions()[0] if not each.is_ended]
         if not others:
             raise

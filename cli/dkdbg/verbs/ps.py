@@ -1,4 +1,4 @@
-"""`dkdbg ps`: list every session that can be reached from here."""
+"""`dkdbg ps`: list all sessions that can be reached from here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dkdbg.core.sessions import SeenSession
     from dkdbg.verbs.parser import Parser
 
-#: Maximum held processes of a session to list.
+#: Maximum number of stopped processes to list for a session.
 _MAX_HELD = 4
 
 
@@ -39,7 +39,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Print the sessions of all targets that can be queried, or of some; return the exit code.
+    """Print the sessions of the named targets, or of all that can be queried; return the exit code.
 
     Raises:
         DkdbgError: none of the named targets can be queried.
@@ -55,11 +55,11 @@ def call(options: argparse.Namespace, root: Path) -> int:
     if not options.targets:
         try:
             names = registry.names(root)
-        except DkdbgError as error:  # show the sessions nevertheless
+        except DkdbgError as error:  # show the sessions of the other targets
             console.warn(f"dkdbg: {error.message}")
     shown = [each for each in seen if options.all or not each.is_ended]
     if options.json:
-        # `engine` and `places` are the former names of `missing` (of one target) and `targets`.
+        # `engine` and `places` are the former names of `missing` (then for one target only) and `targets`.
         reasons = "; ".join(missing.values())
         console.emit(
             {

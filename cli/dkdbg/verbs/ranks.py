@@ -1,4 +1,4 @@
-"""`dkdbg ranks`: pause or continue all ranks, or show their stacks or an expression side by side."""
+"""`dkdbg ranks`: pause or continue all ranks, or show their stacks or a value of each side by side."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from dkdbg.core.sessions import SeenSession
     from dkdbg.verbs.parser import Parser
 
-#: Seconds to add to the timeout for answers: for an ssh connection, and for starting Python on a busy machine.
+#: Seconds added to the timeout for answers: for an ssh connection, and to start Python on a busy machine.
 _GRACE_S = 90.0
-#: Timeout in seconds for an editor's command to pass a file to its open window.
+#: Timeout in seconds for the editor's command that opens a file in its running window.
 _OPEN_TIMEOUT_S = 30.0
 
 
@@ -76,7 +76,7 @@ def add_options(parser: Parser) -> None:
 def _accept_behind(
     parser: argparse.ArgumentParser, options: Sequence[argparse.Action]
 ) -> argparse.ArgumentParser:
-    """Accept the options after the subcommand, too, as other verbs do; values of `--on` are combined."""
+    """Accept the options also after the subcommand, as other verbs do; `--on` in both places adds up."""
     for each in options:
         behind = copy.copy(each)
         behind.default = behind.help = argparse.SUPPRESS
@@ -87,7 +87,7 @@ def _accept_behind(
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Query the chosen ranks and show their answers; return 1 if a rank or one of several targets has not answered.
+    """Query the chosen ranks and print their answers; return 1 if a rank, or one of several targets, did not answer.
 
     Raises:
         DkdbgError: no session fits, or its agent does not answer.
@@ -139,10 +139,10 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
-    """Write the picture of the ranks that have answered; return 1 if a rank has not.
+    """Write a picture of the values of the ranks that answered; return 1 if a rank did not.
 
     Args:
-        hint: next step if no rank has a value to plot.
+        hint: what to type if no rank has a value to plot.
     """
     shown: list[pictures.Shown] = []
     failed = 0
@@ -179,7 +179,7 @@ def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
 
 
 def _open_in_editor(path: Path) -> None:
-    """Open a picture in VS Code, or an editor based on it, if this is its terminal."""
+    """Open a picture in VS Code or an editor based on it, if this terminal belongs to one."""
     if os.environ.get("TERM_PROGRAM") != "vscode":
         return
     names = ("cursor",) if "CURSOR_TRACE_ID" in os.environ else ("code", "code-insiders", "codium")
@@ -189,7 +189,7 @@ def _open_in_editor(path: Path) -> None:
 
 
 def _unused(root: Path, expression: str) -> Path:
-    """Return an unused path, named after an expression."""
+    """Return the path of a file that does not exist yet, named after an expression."""
     name = re.sub(r"\W+", "-", expression, flags=re.ASCII).strip("-")[:40] or "plot"
     found, number = root / f"{name}.png", 2
     while found.exists() or found.is_symlink():
@@ -215,8 +215,8 @@ def _session(root: Path, name: str | None, typed: str, *, several: bool) -> Seen
     """Return the session to query.
 
     Args:
-        typed: subcommand as typed, for the hint that names one of several sessions.
-        several: whether other targets are queried, too: a target without a session is then no usage error.
+        typed: subcommand as typed, for a hint that names one of several sessions.
+        several: whether other targets are queried, too; then a target without a session is not a usage error.
     """
 
     def naming(where: str) -> str:

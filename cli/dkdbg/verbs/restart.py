@@ -1,6 +1,6 @@
 """`dkdbg restart`: restart the program in place; the attached editor stays.
 
-Where that is impossible, as after the program's end, the debug service's container is started again.
+If that is impossible, for example after the program has ended, restart the debug service's container.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Target
     from dkdbg.verbs.parser import Parser
 
-#: Seconds for an agent to notice that its program has ended.
+#: Maximum seconds for an agent to notice that its program has ended.
 _END_TIMEOUT_S = 3.0
 
 
@@ -36,10 +36,10 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Make the target's agent restart the program; return the exit code.
+    """Let the target's agent restart the program; return the exit code.
 
     Raises:
-        DkdbgError: nothing runs there, or it was not restarted.
+        DkdbgError: no program runs there, or it was not restarted.
     """
     name = options.target
     if name is None:
@@ -73,7 +73,7 @@ def _not_restarted(target: Target, failure: str) -> DkdbgError:
 
 
 def _failure(root: Path, target: Target, which: Sequence[str]) -> str:
-    """Ask the agent there to restart the program; return why it was not restarted, empty if it was."""
+    """Let the agent on the target restart the program; return why it did not, or "" if it did."""
     result = process.run(target.wrap([*target.running_agent(), "restart", *which]), cwd=root)
     if not result.code:
         console.say(f"{target.label}: {result.stdout.strip().removeprefix('dkdbg: ')}")
@@ -86,21 +86,21 @@ def _failure(root: Path, target: Target, which: Sequence[str]) -> str:
 
 def _start_again(root: Path, target: Target, why: str) -> int:
     target.start_again()
-    # Until the agent listens, an editor that attaches is disconnected. A program that has ended needs no wait.
+    # Until the agent listens, an editor that attaches is disconnected; so wait, unless the program has ended.
     process.run(target.wrap([*target.running_agent(), "health", "--wait"]), cwd=root)
     console.say(f"{target.label}: its container is restarted, so editors must attach again: {why}")
     return 0
 
 
 def _which(target: Target, name: str | None) -> list[str]:
-    """Return the option that names the session: without it the agent would restart the newest one.
+    """Return the option that names the session; without it, the agent would restart the newest one.
 
     Raises:
-        DkdbgError: several sessions fit, or their container is paused.
+        DkdbgError: several sessions fit, or the container is paused.
     """
     found = target.sessions()
     seen = list(filter(_is_live, found))
-    if not seen:  # no session is known: let the agent report that, if it can
+    if not seen:  # no session is known: the agent reports that
         if paused := next((each for each in found if each.state == sessions.PAUSED), None):
             raise DkdbgError(f"{target.label} was not restarted", hint=paused.detail)
         return []
@@ -112,7 +112,7 @@ def _is_live(seen: SeenSession) -> bool:
 
 
 def _has_ended(target: Target) -> bool:
-    """Return whether no program runs there, once its agent has had time to notice an end."""
+    """Return whether no program runs on the target; give its agent time to notice an end."""
     end = time.monotonic() + _END_TIMEOUT_S
     while any(each.state != "idle" for each in filter(_is_live, target.sessions())):
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""`dkdbg run [--on TARGET] -- CMD`: run a command under the agent on any target; no setup is needed there."""
+"""`dkdbg run [--on TARGET] -- CMD`: run a command under the agent on any target, without prior setup there."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from dkdbg.delivery.bring import Brought
     from dkdbg.verbs.parser import Parser
 
-#: Exit codes of a command that was ended by SIGTERM or SIGKILL.
+#: Exit codes of a command that SIGTERM or SIGKILL has ended.
 _ENDED = {143, 137}
-#: Folder in which the agent writes profiles, relative to its working directory.
+#: Folder for profiles on the target, relative to the agent's working directory.
 FOLDER = "dkdbg-profiles"
-#: Local environment variables with further settings of a profiler, which are passed on to the target.
+#: Local environment variables with further settings of a profiler; they are passed on to the target.
 _MORE = {
     "--nsys": ("options", settings.ENV_NSYS_OPTIONS),
     "--py-spy": ("options", settings.ENV_PY_SPY_OPTIONS),
     "--torch-profile": ("steps", settings.ENV_TORCH_PROFILE_STEPS),
 }
-#: Timeout in seconds to query a folder's name, and maximum bytes of the answer.
+#: Timeout in seconds to query the remote working directory; maximum bytes of the answer.
 _FOLDER_TIMEOUT_S, _MAX_FOLDER_BYTES = 30.0, 1 << 14
 
 
@@ -113,7 +113,7 @@ def _add_profiling(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
+    """Run the verb with its parsed options; return the exit code."""
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     return run(
         root, options.on, command, port=options.port, wait=options.wait, python=options.python, sync=options.sync,
@@ -140,28 +140,27 @@ def run(
     workers: str | None = None,
     profiling: Profiling | None = None,
 ) -> int:
-    """Start `command` under the agent and return its own exit code; Ctrl-C goes to the command.
+    """Start `command` under the agent, and return its exit code; Ctrl-C goes to the command.
 
-    With `reload`, Ctrl-C restarts the command, and pressing it twice quits.
+    With `reload`, Ctrl-C restarts the command, and a second Ctrl-C quits.
 
     Args:
-        root: the repository's root, resolved.
-        name: address or name of the target; None for the debug service of this repository, or, without one, for
-            this machine.
-        command: word by word, never through a shell.
-        port: port that the agent listens on at the target; None for 5678, or for a free port where other users may
-            use 5678, and on this machine if 5678 is taken.
-        wait: seconds that the command waits for an editor before its first line.
-        python: the interpreter that runs the agent there; None to look for one.
-        sync: copy the files of `root` there first, and each save while the command runs.
-        reload: `sync`, and restart the command when a source file has changed there.
-        ranks: ranks to debug, the others run free; None for the ranks in dkdbg.toml.
-        workers: workers of a cluster to debug, as shell patterns separated by commas; None for all.
-        attach: local port that forwards an editor to the command, as `dkdbg attach` does.
-        profiling: workers to profile, and their profilers; None for none.
+        root: absolute, symlinks resolved.
+        name: address or name of the target; None for this repository's debug service, otherwise this machine.
+        command: list of words, never interpreted by a shell.
+        port: port on the target that the agent listens on. None for 5678; if that is taken on this machine, or other
+            users of the target may use it, for a free port.
+        wait: seconds for which the command waits for an editor before its first line.
+        python: the interpreter that runs the agent on the target; None to look for one.
+        sync: copy the files of `root` to the target first, and then each save.
+        reload: as `sync`, and restart the command when a source file has changed on the target.
+        attach: local port from which editors are forwarded to the command, as by `dkdbg attach`.
+        ranks: ranks to debug, while the others run free; None for those in dkdbg.toml.
+        workers: shell patterns, separated by commas, of a cluster's workers to debug; None for all.
+        profiling: the workers to profile, and by which profilers; None to profile none.
 
     Raises:
-        DkdbgError: the target is missing or not running, it has no Python, or the command is empty.
+        DkdbgError: the target is missing, is not running or has no Python, or the command is empty.
     """
     _check(command, workers)
     chosen = ranks_of(root, ranks)
@@ -205,7 +204,7 @@ def run(
         with_env = _env_argv(target, copy.environment if copy else ())
         code = _attached(target, executor, brought, (*with_env, *brought.argv, *argv))
         if profiling and profiling.pull and name is not None:
-            signals.handle(signals.interrupt_once)  # from here, Ctrl-C ends the fetching
+            signals.handle(signals.interrupt_once)  # from now on, Ctrl-C stops fetching the profiles
             try:
                 return _fetch(root, name, target, executor, python, code=code)
             finally:
@@ -214,7 +213,7 @@ def run(
 
 
 def _check(command: Sequence[str], workers: str | None) -> None:
-    """Raise DkdbgError if the command is empty, or if `workers` names no worker."""
+    """Raise DkdbgError if the command is empty, or if `workers` contains no pattern."""
     if not command:
         raise DkdbgError(
             "there is no command to run", hint="dkdbg run -- python train.py", exit_code=EXIT_USAGE
@@ -228,14 +227,14 @@ def _check(command: Sequence[str], workers: str | None) -> None:
 
 
 def _env_argv(target: Target, more: Sequence[str]) -> tuple[str, ...]:
-    """Return the `env` command line that sets variables for the remote agent."""
+    """Return an `env` command line that sets variables for the remote agent."""
     is_container = Capability.CONTAINER in target.capabilities
     own = (*_variables(), *([f"{ENV_OWN_CONTAINER}=1"] if is_container else []), *more)
     return ("env", *own) if own else ()
 
 
 def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
-    """Return the target in the folder that it has, else in `root` on a shared file system, else in dkdbg's own."""
+    """Return the target with its working directory: the one in its address, `root` on a shared disk, or dkdbg's own."""
     if not target.names_workdir:
         from dkdbg.sync import shared
 
@@ -245,8 +244,8 @@ def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
 
 
 def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int, run: str) -> None:
-    """Forward editors to the session of this run; for a cluster, also to its workers."""
-    from dkdbg.verbs.parts.attach_proxy import open_proxy  # loads most of dkdbg
+    """Forward editors to the session of this run, and on a cluster also to its workers."""
+    from dkdbg.verbs.parts.attach_proxy import open_proxy  # slow: loads most of dkdbg
 
     targets = target.each() if Capability.CLUSTER in target.capabilities else [target]
     for each in targets:
@@ -258,12 +257,12 @@ def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int, run: 
 def _launch_words(
     target: Target, command: Sequence[str], *, port: int | None, wait: int, watched: str | None, flags: Sequence[str]
 ) -> tuple[str, ...]:  # fmt: skip
-    """Return the agent's verb that starts `command`, with its flags.
+    """Return the agent's command that starts `command`, with its flags.
 
     Args:
-        port: port that the agent listens on; None for the target's usual one.
-        watched: remote folder whose changed files restart the command; None for none.
-        flags: more flags of the verb.
+        port: port that the agent listens on; None for the target's default.
+        watched: remote folder in which a changed file restarts the command; None for no such restart.
+        flags: further flags of the agent's command.
     """
     host, found = target.listen_address(port)
     is_asked = port is not None or bool(os.environ.get(settings.ENV_PORT))
@@ -280,7 +279,7 @@ def _launch_words(
     )
     if watched is None:
         return ("launch", *argv, *flags, "--", *command)
-    # --interactive is for a user who types here; without a terminal, Ctrl-C arrives as a signal.
+    # --interactive is for a user at this terminal; without a terminal, Ctrl-C arrives as a signal.
     typed = ("--interactive",) if sys.stdin.isatty() else ()
     return ("supervise", *argv, "--reload", watched, *typed, *flags, "--", *command)
 
@@ -303,11 +302,11 @@ def _attached(target: Target, executor: Executor, brought: Brought, argv: Sequen
 
 @dataclass(frozen=True, kw_only=True)
 class Profiling:
-    """Profiling that the user asked for.
+    """The profiling that the user asked for.
 
     Attributes:
-        flags: flags of the agent, as `agent/supervisor/profiles.py` reads them.
-        pull: whether to fetch the files at the end.
+        flags: the agent's flags, as `agent/supervisor/profiles.py` parses them.
+        pull: whether to fetch the profiles at the end.
     """
 
     flags: tuple[str, ...]
@@ -317,13 +316,13 @@ class Profiling:
 def _asked_profiling(
     nsys: Sequence[str | None], py_spy: Sequence[str | None], torch: Sequence[str | None], *, pull: bool
 ) -> Profiling | None:
-    """Return the profiling that a command line asks for; None without any.
+    """Return the profiling that a command line asks for; None if it asks for none.
 
     Args:
-        nsys, py_spy, torch: patterns and ranks for each tool, None for none.
+        nsys, py_spy, torch: worker patterns and ranks for each profiler; empty for none.
 
     Raises:
-        DkdbgError: `pull` is set, but no profiles are requested.
+        DkdbgError: `pull` is set, but no profiling is asked for.
     """
     options: list[str] = []
     for flag, (names, ranks) in (("--nsys", nsys), ("--py-spy", py_spy), ("--torch-profile", torch)):
@@ -343,7 +342,7 @@ def _asked_profiling(
 
 
 def _variables() -> tuple[str, ...]:
-    """Return the local variables that choose workers, as `NAME=VALUE`, for the remote agent."""
+    """Return the local variables that choose the workers to profile, as `NAME=VALUE`, for the remote agent."""
     value = os.environ.get(settings.ENV_NEMO_RL_NSYS)
     return (f"{settings.ENV_NEMO_RL_NSYS}={value}",) if value else ()
 
@@ -351,15 +350,14 @@ def _variables() -> tuple[str, ...]:
 def _fetch(
     root: Path, name: str, target: Target, executor: Executor, python: str | None, *, code: int
 ) -> int:
-    """Copy a target's profiles into `dkdbg-pulled` of this repository; return `code`, or the copy's exit code if it is 0.
+    """Copy the target's profiles to `dkdbg-pulled` here; return `code`, or the copy's exit code if `code` is 0.
 
     Args:
-        name: as typed.
+        name: the target as typed.
         code: exit code of the program, which takes precedence.
 
     Raises:
-        DkdbgError: the profiles cannot be read or written, with the reason; after a failed program this is only a
-            warning.
+        DkdbgError: the profiles cannot be read or written; after a failed program this is only a warning.
     """
     try:
         pulled = _fetched_folder(root, name, target, executor, python)
@@ -373,10 +371,10 @@ def _fetch(
 
 def _fetched_folder(root: Path, name: str, target: Target, executor: Executor, python: str | None) -> int:
     if target.address.scheme == LOCAL:
-        return 0  # the profiles are on this machine already
+        return 0  # they are on this machine already
     from dkdbg.verbs.sync import sync
 
-    # Set before the first step: a Ctrl-C may come between any two steps.
+    # The command for the user to repeat; set before the first step, because Ctrl-C may come at any time.
     placeholder, what = "/FOLDER", FOLDER
     try:
         done = process.read(executor.wrap(("pwd",)), max_bytes=_MAX_FOLDER_BYTES, timeout=_FOLDER_TIMEOUT_S)
@@ -386,7 +384,7 @@ def _fetched_folder(root: Path, name: str, target: Target, executor: Executor, p
                 f"the profiles were not fetched from {FOLDER} on {target.label}: the remote folder is unknown",
                 hint=f"dkdbg sync {shlex.quote(name)} --to {placeholder} --pull {what}",
             )
-        # sync does not copy from `/`: there, `to` names the folder of the profiles itself.
+        # sync does not copy from `/`, so below it `to` is the folder of the profiles itself.
         placeholder, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
         console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {target.label}")
         return sync(root, name, to=placeholder, pull=(what,), python=python, as_json=False)

@@ -1,4 +1,4 @@
-"""`dkdbg` alone: report what is set up in this repository, what runs, and what to type next."""
+"""`dkdbg` without a verb: report what is set up in this repository, what runs, and what to type next."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def status(root: Path) -> int:
-    """Print the report and return the exit code. To be as fast as `dkdbg ps`, do not inspect the repository.
+    """Print the report, and return the exit code. Does not inspect the repository, to be as fast as `dkdbg ps`.
 
     Raises:
         DkdbgError: a file that `init` wrote cannot be read.
@@ -65,8 +65,8 @@ def _of_service(root: Path) -> int:
         return 0
     seen = _seen()
     _running(seen)
-    # Repositories without a compose service all give their debug service the same name, so a session of that name
-    # may be another repository's: query this one.
+    # In repositories without a compose service, all debug services have the same name. A session of that name may
+    # belong to another repository, so query this repository's own.
     own_sessions = _own_sessions(root, service) if any(each.name == service.name for each in seen) else []
     for number, line in enumerate(_next(service, own_sessions)):
         _say("next" if number == 0 else "", line)
@@ -92,7 +92,7 @@ def _seen() -> list[SeenSession]:
 
 
 def _own_sessions(root: Path, service: DebugService) -> list[SeenSession]:
-    """Return the live sessions of this repository's debug service."""
+    """Return the running sessions of this repository's debug service."""
     with contextlib.closing(registry.home(root, service.name)) as target, contextlib.suppress(DkdbgError):
         return [each for each in target.sessions() if not each.is_ended]
     return []

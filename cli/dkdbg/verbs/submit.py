@@ -1,4 +1,4 @@
-"""`dkdbg submit`: submit a job with ranks under the agent, wait and attach; or hold an allocation for commands."""
+"""`dkdbg submit`: submit a job with its ranks under the agent, wait and attach; or hold an allocation for commands."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from dkdbg.core.jobs import Job, Queue
     from dkdbg.verbs.parser import Parser
 
-#: Seconds between two queries of the batch system, at first and later; all users of a cluster share that system.
+#: Seconds between two queries of the batch system, at first and later; all users of the cluster share that system.
 _FIRST_POLL_S, _LATER_POLL_S = 1.0, 10.0
-#: Maximum queries for an ended job's outcome, which its system records a moment later.
+#: Maximum queries for the outcome of an ended job, which the batch system records a moment after the end.
 _MAX_OUTCOME_QUERIES = 20
-#: Number of queries after which the interval grows.
+#: Number of queries at the shorter interval.
 _QUERIES_AT_FIRST = 30
-#: Maximum seconds to wait for the other ranks once the first one is up.
+#: Maximum seconds to wait for another rank, once the first one is up.
 _STRAGGLER_TIMEOUT_S = 60.0
 
 
@@ -39,7 +39,7 @@ def add_options(parser: Parser) -> None:
     """Add the arguments of `dkdbg submit`."""
     parser.usage = "dkdbg submit [--on TARGET] [options] [options of the batch system] -- CMD"
     parser.shows_batch_systems = True
-    parser.allow_abbrev = False  # an abbreviation such as --no may be an option of the batch system
+    parser.allow_abbrev = False  # `--no` may be an option of the batch system
     parser.add_argument(
         "--on", metavar="TARGET", help="SCHEME://LOGIN of a batch system; `dkdbg help submit` lists them"
     )
@@ -68,10 +68,10 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Submit a job and stay with it; return the exit code.
+    """Submit a job, wait for its ranks and attach to them; return the exit code.
 
     Raises:
-        DkdbgError: the job is refused, or ends before its ranks are up.
+        DkdbgError: the batch system rejects the job, or the job ends before its ranks are up.
     """
     target, command = options.on or f"{registry.batch_systems()[0].scheme}://", options.ranks
     if not command and not options.interactive:
@@ -86,9 +86,9 @@ def call(options: argparse.Namespace, root: Path) -> int:
             return _hold(root, queue, options, say)
         wanted = _submission(options, command, wait=options.wait, name=program_name(command))
         job = ""
-        queue.connect()  # Ctrl-C still works here: ssh may prompt, or dkdbg wait for another dkdbg that connects
+        queue.connect()  # not delayed: ssh may prompt, or another dkdbg may be connecting
         try:
-            with signals.delayed():  # a half-submitted job could not be cancelled
+            with signals.delayed():  # a job whose number is unknown cannot be cancelled
                 job = queue.submit(wanted)
             address = queue.address(job)
             say("job", f"job {job} is submitted: {address}", job=job, address=address)
@@ -118,7 +118,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 @contextlib.contextmanager
 def _hinting(target: str) -> Iterator[None]:
-    """Add a hint on how to name a login node for a submission, which has no job yet."""
+    """Add to errors a hint on how to name a login node for `submit`, whose target is not a job."""
     try:
         yield
     except NoCommandsError as error:
@@ -131,10 +131,10 @@ def _hinting(target: str) -> Iterator[None]:
 
 
 class _End:
-    """Rate-limited check whether a job has ended.
+    """Checks whether a job has ended, at most once in _LATER_POLL_S.
 
     Attributes:
-        job: the job as seen at its end; None before.
+        job: the ended job; None before its end.
     """
 
     def __init__(self, queue: Queue, job: str) -> None:
@@ -142,11 +142,11 @@ class _End:
         self.job: Job | None = None
 
     def __call__(self) -> bool:
-        """Query the job if the interval is over; return whether it has ended."""
+        """Query the job unless the last query is too recent; return whether the job has ended."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _LATER_POLL_S
-            with contextlib.suppress(DkdbgError):  # the login node does not answer now
+            with contextlib.suppress(DkdbgError):  # the login node does not answer at the moment
                 seen = self._queue.read(self._id)
                 self.job = seen if seen.phase == "ended" else None
         return self.job is not None
@@ -166,7 +166,7 @@ class _Said:
 
 
 def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
-    """Return once the job runs; report each change of its state. Raises DkdbgError: the job has ended."""
+    """Wait until the job runs, and return it; report each change of its state. Raises DkdbgError: the job has ended."""
     shown = ""
     for count in range(sys.maxsize):
         seen = queue.read(job)
@@ -184,10 +184,10 @@ def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
 
 
 def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
-    """Return once all ranks are up, or no further rank has come up for _STRAGGLER_TIMEOUT_S.
+    """Wait until all ranks are up, or no further rank has come up for _STRAGGLER_TIMEOUT_S.
 
     Raises:
-        DkdbgError: the job has ended before its ranks were up.
+        DkdbgError: the job ended before its ranks were up.
     """
     last, since = -1, time.monotonic()
     with contextlib.closing(registry.target_of(queue.address(job), root)) as target:
@@ -197,7 +197,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
                 raise _ended(queue, _with_outcome(queue, seen))
             up = 0
             if seen.phase == "running":
-                with contextlib.suppress(DkdbgError):  # a node that does not answer yet
+                with contextlib.suppress(DkdbgError):  # the node does not answer yet
                     up = sum(not each.is_ended and each.state != UNREADABLE for each in target.sessions())
             if up != last:
                 last, since = up, time.monotonic()
@@ -214,12 +214,12 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
 
 
 def _with_outcome(queue: Queue, job: Job) -> Job:
-    """Return an ended job with its outcome, once its system has recorded it."""
+    """Return an ended job with its outcome; wait until the batch system has recorded that."""
     for _ in range(_MAX_OUTCOME_QUERIES):
         if job.succeeded is not None:
             break
         time.sleep(_FIRST_POLL_S)
-        with contextlib.suppress(DkdbgError):  # keep the last known state
+        with contextlib.suppress(DkdbgError):  # keep the state that is known
             job = queue.read(job.id)
     return job
 
@@ -235,11 +235,11 @@ def _ended(queue: Queue, job: Job) -> DkdbgError:
 
 
 def _name_each(queue: Queue, job: str, ids: Sequence[str], say: _Said) -> int:
-    """Print attach commands for the jobs of an array, or the parts of a heterogeneous job; return exit code 0.
+    """Print the attach commands for an array's jobs or a heterogeneous job's parts; return exit code 0.
 
     Args:
-        ids: the numbers that the system lists one by one; if empty, the whole array's address is printed, and an
-            attach to it lists them later.
+        ids: the jobs, if the batch system lists them one by one. If empty, print the address of the whole array: an
+            attach to that lists the jobs later.
     """
     addresses = [queue.address(each) for each in ids] or [queue.address(job)]
     commands = in_words([f"dkdbg attach {shlex.quote(each)}" for each in addresses])
@@ -254,7 +254,7 @@ def _name_each(queue: Queue, job: str, ids: Sequence[str], say: _Said) -> int:
 
 
 def _leave(queue: Queue, job: str, address: str, say: _Said) -> int:
-    """Handle Ctrl-C before anything is attached: cancel the job, unless the user says no."""
+    """Handle Ctrl-C before an attach: cancel the job, unless the user says no."""
     try:
         keeps = sys.stdin.isatty() and sys.stderr.isatty() and _answers_no(job)
     except KeyboardInterrupt:  # a second Ctrl-C
@@ -283,8 +283,8 @@ def _submission(options: argparse.Namespace, command: Sequence[str], *, wait: in
 
 
 def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> int:
-    """Run a shell or a command on the first node of an allocation; reuse one that is already held."""
-    signals.handle(signals.interrupt_once)  # also if the terminal closes: held nodes are charged
+    """Run a shell or a command on the first node of an allocation; reuse an allocation that is already held."""
+    signals.handle(signals.interrupt_once)  # for a closed terminal, too: held nodes cost money
     job = queue.held()
     taken, code = bool(job), EXIT_INTERRUPTED
     if taken:
@@ -320,7 +320,7 @@ def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> 
 
 
 def _run_in_job(root: Path, address: str, command: Sequence[str], wait: int) -> int:
-    """Run a command under the agent, or without a command a login shell in this terminal."""
+    """Run a command under the agent; without a command, run a login shell in this terminal."""
     if command:
         from dkdbg.verbs.run import run
 

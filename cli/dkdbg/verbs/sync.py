@@ -1,4 +1,4 @@
-"""`dkdbg sync`: make the files on the target equal to those of this folder, and copy each save."""
+"""`dkdbg sync`: make the target's files equal to those in this folder, and then copy each save."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
+    """Run the verb with its parsed options; return the exit code."""
     if options.explain is not None:
         return explain(root, options.explain)
     return sync(
@@ -75,7 +75,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def _folder(options: argparse.Namespace, root: Path) -> str:
-    """Return the folder to sync, relative to `root`: with -C and --to only that folder, not its repository."""
+    """Return the folder to sync, relative to `root`: with -C and --to, the folder of -C instead of its repository."""
     named = options.to is not None and options.directory != "."
     return Path(options.directory).resolve().relative_to(root).as_posix() if named else "."
 
@@ -88,18 +88,19 @@ def sync(
     """Make the target's files equal to those of `root`, and keep them so until Ctrl-C; return the exit code.
 
     Args:
-        name: an address, or the name of a service, a container or a session; None for the debug service of this repository.
-        to: remote folder; None for the one that `init` planned, or WORKDIR.
-        folder: folder relative to `root` whose files go to `to`.
-        once: end when both sides are equal.
+        name: address, or name of a service, a container or a session; None for this repository's debug service.
+        to: remote folder; None for the one that `init` planned, or the container's WORKDIR.
+        folder: local folder, relative to `root`, that is copied to `to`.
+        once: return as soon as both sides are equal.
         verify: compare both sides byte for byte, and change nothing.
-        pull: copy these remote folders back, below `into`, and change nothing there.
-        python: interpreter on the target; None to find one.
+        pull: remote folders to copy back, below `into`; nothing changes on the target.
+        into: local folder for them.
+        python: interpreter on the target; None to look for one.
         limit: maximum bytes to copy back; None for 10 GB.
-        compares: whether to compare both sides if they are one folder (a mount), in which case nothing is sent.
+        compares: whether to compare the sides even if they are one folder (a mount), to which nothing is sent.
 
     Raises:
-        DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
+        DkdbgError: the target cannot be reached or has no Python, or its files cannot be written.
     """
     with contextlib.closing(registry.home(root) if name is None else registry.target_of(name, root)) as named:
         is_made = named.names_workdir and not (to or verify or pull)
@@ -126,12 +127,13 @@ def sync(
             workspace.remote, local, pythons=(python,) if python else PYTHONS, look_only=verify or bool(pull)
         )
         if not verify and not pull:
-            contact.start(executor)  # the receiver starts while the modules below are loaded
+            contact.start(executor)  # the receiver starts while this process loads modules
         from dkdbg.sync.roots import Roots
         from dkdbg.sync.rules.rules import ConfiguredRules
         from dkdbg.sync.session import Session
 
-        gc.freeze()  # many small tuples without cycles follow: collecting would take as long as listing the files
+        # Keep the collector away from the many small tuples that follow: it would double the time, and find no cycle.
+        gc.freeze()
         gc.set_threshold(50_000, 20, 100)
         roots = Roots(
             local=local,
@@ -168,7 +170,7 @@ def sync(
 
 
 def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
-    """Keep both sides equal until Ctrl-C, or with `once` make them equal; return the exit code."""
+    """Keep both sides equal until Ctrl-C; with `once`, return when they are. Return the exit code."""
     signals.handle(signal.default_int_handler, [signal.SIGTERM])
     try:
         if once:
@@ -184,10 +186,10 @@ def _follow(session: Session, reporter: Reporter, *, once: bool) -> int:
 def _workspace(
     root: Path, target: Target, executor: Executor, python: str | None, *, writes: bool
 ) -> Workspace:
-    """Return the folder of the target's address; without one, prefer a remote folder that is `root` itself, by a mount.
+    """Return the folder in the target's address, otherwise the remote folder at which `root` is mounted, or a default.
 
     Args:
-        writes: whether sync will write there; then the home directory of a job is rejected.
+        writes: whether sync will write to the folder; then it rejects the home directory of a job.
     """
     from dkdbg.sync import shared
 
@@ -197,7 +199,7 @@ def _workspace(
 
 
 def after_up(root: Path, *, as_json: bool) -> int:
-    """Sync into the debug service that was just started, unless it mounts the workspace; return the exit code.
+    """Sync to the debug service that `up` has started, unless it mounts the workspace; return the exit code.
 
     Raises:
         DkdbgError: as `sync`.
@@ -211,7 +213,7 @@ def after_up(root: Path, *, as_json: bool) -> int:
 
 
 def explain(root: Path, path: str) -> int:
-    """Print whether `path`, relative to `root` or absolute, is synced, and which rule decides it; return the exit code.
+    """Print whether `path` (absolute, or relative to `root`) is synced and which rule decides; return the exit code.
 
     Raises:
         DkdbgError: `path` is not below `root`.

@@ -85,10 +85,10 @@ def _add_copy(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Start the debug service, or a copy of TARGET, and wait until an attach will work; return the exit code.
+    """Start the debug service, or a debug copy of TARGET, and wait until an attach works; return the exit code.
 
     Raises:
-        DkdbgError: the repository is not set up, or the start failed; with cause and next step.
+        DkdbgError: the repository is not set up, or the start failed, with the cause and what to do next.
     """
     if options.target:
         if options.limit is not None:
@@ -106,7 +106,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             hint="dkdbg up k8s://NAMESPACE/deployment/NAME --attach",
             exit_code=EXIT_USAGE,
         )
-    if options.limit is not None:  # the debug service reads it from the environment of compose
+    if options.limit is not None:  # compose passes it on to the debug service
         os.environ[ENV_FOR] = f"{options.limit:.3f}s"
     _up(root, as_json=options.json, wait_timeout=options.wait_timeout)
     if not options.sync:
@@ -172,7 +172,7 @@ def _up(root: Path, *, as_json: bool, wait_timeout: int) -> None:
 
 
 def startable(target: Target) -> Target:
-    """Return the target if it can be started and stopped from here. Raises DkdbgError: it cannot."""
+    """Return the target if this machine can start and stop it. Raises DkdbgError: it cannot."""
     if Capability.START not in target.capabilities:
         raise DkdbgError(
             f"{target.address} cannot be started or ended from here",

@@ -1,4 +1,4 @@
-"""Parsers of option values; each raises ArgumentTypeError for invalid text."""
+"""Parsers of option values. Each raises ArgumentTypeError for malformed text."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dkdbg.launchers.words import whole_number
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Help of --ranks for the verbs that start or attach.
+#: Help text of `--ranks`, for verbs that start or attach.
 RANKS = "debug only these ranks, the others run free: 0,3 or 0-7:2 or failing (all)"
 
-#: Help of --for for the verbs that open a port.
+#: Help text of `--for`, for verbs that open a port.
 FOR = "close the port after this time: 2h, 30m, 90s"
 
 
 def seconds(text: str) -> int:
-    """Return whole seconds, at least 1."""
+    """Parse a number of seconds, whole and at least 1."""
     found = whole_number(text)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds above 0")
@@ -29,7 +29,7 @@ def seconds(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Return the seconds of `2h`, `30m`, `90s` or `90`, from 1 second to 365 days."""
+    """Parse a duration (`2h`, `30m`, `90s`, `90`), from 1 second to 365 days; return seconds."""
     found = seconds_of(text, least=1.0)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2h, 30m or 90s (1s to 8760h)")
@@ -37,16 +37,16 @@ def duration(text: str) -> float:
 
 
 def has_passed(limit: float | None) -> Callable[[], bool]:
-    """Return a function that tells whether `limit` seconds have passed since this call.
+    """Return a function that reports whether `limit` seconds have passed since now.
 
-    With None, the function always returns False. It uses wall-clock time, which goes on while a laptop sleeps.
+    For None it always returns False. It uses the wall clock, which also runs while a laptop sleeps.
     """
     end = math.inf if limit is None else time.time() + limit
     return lambda: time.time() >= end
 
 
 def count(text: str) -> int:
-    """Return a whole number, at least 0."""
+    """Parse a whole number, at least 0."""
     found = whole_number(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
@@ -54,7 +54,7 @@ def count(text: str) -> int:
 
 
 def port(text: str) -> int:
-    """Return a TCP port."""
+    """Parse a TCP port."""
     found = whole_number(text, 65535)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
@@ -62,7 +62,7 @@ def port(text: str) -> int:
 
 
 def process(text: str) -> int:
-    """Return a PID."""
+    """Parse a PID."""
     found = whole_number(text, (1 << 22) - 1)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a PID; ps -e on the target lists them")
@@ -70,7 +70,7 @@ def process(text: str) -> int:
 
 
 def rank_count(text: str) -> int:
-    """Return a number of ranks on one machine."""
+    """Parse a number of ranks on one machine."""
     found = whole_number(text, 8)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks from 1 to 8")
@@ -78,19 +78,19 @@ def rank_count(text: str) -> int:
 
 
 def forwarded(text: str) -> tuple[int | None, int]:
-    """Return the local port, if named, and the remote port of `6006` or `8006:6006`."""
+    """Parse `6006` or `8006:6006`: return the local port (None if missing) and the remote port."""
     local, colon, remote = text.rpartition(":")
     return (port(local) if colon else None), port(remote)
 
 
 def listened(text: str) -> tuple[str, int]:
-    """Return host and port of `5670`, `10.0.0.5:5670` or `[::1]:5670`."""
+    """Parse `5670`, `10.0.0.5:5670` or `[::1]:5670`: return host and port."""
     host, _, number = text.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), port(number)
 
 
 def size(text: str) -> int:
-    """Return the bytes of a size such as `20GB`."""
+    """Parse a size such as `20GB`: return bytes."""
     from dkdbg.core import config
 
     found = config.size(text)

@@ -1,4 +1,4 @@
-"""`dkdbg verify`: run the program once, prove that a breakpoint in it stops, or name the first broken link."""
+"""`dkdbg verify`: run the program once, and prove that a breakpoint stops in it, or name the first broken link."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from dkdbg.proof.proving import Proof, Subject
     from dkdbg.verbs.parser import Parser
 
-#: Seconds that the program waits for the headless client.
+#: Seconds for which the program waits for the proof's own DAP client.
 _WAIT_S = 600
-#: Settings of the run: servers wait, too, and the run ends with the program, also after a crash.
+#: Settings of the run: a server waits, too, and the run ends when the program ends or crashes.
 _SETTINGS = {"DKDBG_WAIT": str(_WAIT_S), "DKDBG_RELOAD": "0", "DKDBG_ON_CRASH": ""}
 
 
@@ -64,9 +64,9 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Prove the debug service, or a run on another target; return 0 only if it is proven.
+    """Prove the debug service, or a run on another target; return 0 only if a breakpoint stopped.
 
-    Leave all running programs alone, and change no file without --fix.
+    Leaves all running programs alone, and changes no file without --fix.
 
     Raises:
         DkdbgError: this is not a repository, or an option needs --on.
@@ -77,7 +77,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             hint=f"dkdbg verify --on local: -- {shlex.join(options.command or ['CMD'])}",
             exit_code=EXIT_USAGE,
         )
-    signals.handle(signals.interrupt_once)  # never undone: a second signal must not interrupt the removal
+    signals.handle(signals.interrupt_once)  # not reset: a second signal must not stop the removal
     as_json = options.json
     check_root(root, "verify")
     with StartReport() as shown:
@@ -160,7 +160,7 @@ def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
 
 
 def _taken_port(root: Path, service: DebugService) -> Finding | None:
-    """Return the finding for F5's port, if another program than the debug service listens there."""
+    """Return the finding for F5's port if another program than the debug service listens on it."""
     entry = asked.of_repository(root)
     port = entry.port or dotenv.local_port(root, service.port)
     if is_free(port):
@@ -170,12 +170,12 @@ def _taken_port(root: Path, service: DebugService) -> Finding | None:
         running = [each for each in project if each.label and each.running]
         shares = any(
             each.outside_port is None for each in running
-        )  # it uses the network of a service that publishes the port
+        )  # it shares the network of a service that publishes the port
         if any(each.outside_port == port for each in running) or (
             shares and any(str(port) in each.outside_ports for each in project)
         ):
             return None
-    except DkdbgError:  # the engine does not answer; the start of the trial reports that
+    except DkdbgError:  # the start of the trial reports that no engine answers
         return None
     return Finding(
         link="port", cause="port-taken", says=f"another program listens on 127.0.0.1:{port}, where F5 attaches",
@@ -203,7 +203,7 @@ def _tell(root: Path, proof: Proof, mended: list[str], *, as_json: bool) -> int:
         )  # fmt: skip
         return 0 if finding is None else EXIT_ERROR
     if finding is None:
-        assert stopped is not None  # noqa: S101 - without a stop there is a finding
+        assert stopped is not None  # noqa: S101 - if nothing stopped, there is a finding
         where = f"{os.path.relpath(stopped.path, root)}:{stopped.line}"
         left = "" if proof.left else "; its container and processes are gone"
         console.say(f"proven in {proof.seconds:.1f} s: a breakpoint in {where} stops{left}")

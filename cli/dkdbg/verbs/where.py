@@ -1,4 +1,4 @@
-"""`dkdbg where`: show where all processes of a job are, and which of them differ from the others."""
+"""`dkdbg where`: show where all processes of a job are, and which of them differ from the rest."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Show the hang map of all sessions that are visible from here, or of some; return the exit code.
+    """Show the hang map of the named targets' sessions, or of all that can be reached from here; return the exit code.
 
     Raises:
-        DkdbgError: nothing runs, none of the named targets can be queried, or the set of ranks is invalid.
+        DkdbgError: no session runs, none of the named targets can be queried, or the set of ranks is malformed.
     """
     wanted = _ranks(options.set)
     staleness = Staleness() if options.watch else None
@@ -92,7 +92,7 @@ def _show(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
     page_file = None if options.html is None else root / options.html
     shown = [output.as_json(each, partial=bool(missing)) for each in jobs]
     if page_file is not None:
-        from dkdbg.hang import page  # 40 ms, needed only here
+        from dkdbg.hang import page  # takes 40 ms, and is needed only here
 
         page.write(page_file, page.page(shown, asked=asked, again=options.watch))
     if options.json:
@@ -128,7 +128,7 @@ def _ranks(written: str) -> RankSet:
 
 
 def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
-    """Return the targets to query with their sessions, and the reasons why other targets are not queried, by name."""
+    """Return the targets to query, with their sessions, and target name -> reason for each that cannot be queried."""
     if not targets:
         seen, silent = registry.sessions(installed=True)
         return _of_sessions(root, seen, silent, is_set_up=_is_set_up(root))
@@ -146,10 +146,10 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
 
 
 def _of_target(target: Target, missing: dict[str, str]) -> list[Wanted]:
-    """Return the target to query if it has readable sessions; record unreadable ones in `missing`.
+    """Return the target if it has sessions that can be read; record those that cannot in `missing`.
 
     Raises:
-        DkdbgError: it does not answer, or no session is running there.
+        DkdbgError: the target does not answer, or no session is running there.
     """
     try:
         seen = target.sessions()
@@ -163,12 +163,12 @@ def _of_target(target: Target, missing: dict[str, str]) -> list[Wanted]:
             f"no session is running on {target.label}",
             hint=registry.how_to_begin(str(target.address), seen),
         )
-    return [_query(target, live)] if live else []  # an unreadable session would time out again
+    return [_query(target, live)] if live else []  # querying an unreadable session would time out again
 
 
 def _is_set_up(root: Path) -> bool:
-    """Return whether this repository has a debug service, which may run on an engine that does not answer."""
-    with contextlib.suppress(DkdbgError):  # a damaged file must not prevent other output
+    """Return whether this repository has a debug service; it may run on an engine that does not answer."""
+    with contextlib.suppress(DkdbgError):  # a damaged file must not hide other sessions
         return manifest.debug_service(root, changed=True) is not None
     return True
 
@@ -195,7 +195,7 @@ def _of_sessions(
 
 
 def _readable(seen: Sequence[SeenSession]) -> tuple[list[SeenSession], dict[str, str]]:
-    """Return the sessions that run, and the reasons why others cannot be read, by target."""
+    """Return the sessions that run, and target -> reason for each that cannot be read."""
     unreadable = {each.target: each.detail for each in seen if each.state == sessions.UNREADABLE}
     return [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE], unreadable
 

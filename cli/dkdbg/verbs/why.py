@@ -1,4 +1,4 @@
-"""`dkdbg why FILE:LINE`: say why a breakpoint in a line of a running session does not stop."""
+"""`dkdbg why FILE:LINE`: report why a breakpoint on a line of a running program does not stop."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from dkdbg.proof.line_answer import LineAnswer
     from dkdbg.verbs.parser import Parser
 
-#: Lines of a program's output to read; their maximum bytes; timeout in seconds.
+#: Number of lines of the program's output to read; maximum bytes of them; timeout in seconds.
 _LINES, _MAX_OUTPUT_BYTES, _TIMEOUT_S = 60, 1 << 20, 60.0
-#: Maximum remote paths to ask a target about, one round trip each; a repository may have any number of launch entries.
+#: Maximum remote paths to ask a target about: each is a round trip, and a repository may have many launch entries.
 _MAX_PATHS = 8
 
 
@@ -50,7 +50,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Print the causes, the first broken link first; return 0 if none is found.
+    """Print the causes, the first broken link first; return 0 if no cause is found.
 
     Raises:
         DkdbgError: there is no such file, or the target is unknown.
@@ -90,7 +90,7 @@ def _parsed(root: Path, where: str) -> tuple[Path, int]:
     for path in (Path(name).absolute(), root / name):
         if path.is_file():
             return Path(os.path.normpath(path)), line
-    if Path(name).is_absolute():  # the file may exist only on the target
+    if Path(name).is_absolute():  # a file that may exist only on the target
         return Path(os.path.normpath(name)), line
     raise DkdbgError(
         f"there is no file {name} in {root}", hint="dkdbg why PATH/FILE.py:LINE", exit_code=EXIT_USAGE
@@ -101,10 +101,10 @@ def _parsed(root: Path, where: str) -> tuple[Path, int]:
 
 
 def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[Target, SeenSession]:
-    """Return the target, which `opened` closes, and its session.
+    """Return the target and its session; `opened` will close the target.
 
     Raises:
-        BrokenError: nothing runs there, or it runs without dkdbg.
+        BrokenError: no program runs there, or it runs without dkdbg.
         DkdbgError: the target is unknown, or has several sessions.
     """
     target = registry.target_of(on, root) if on is not None else _home(root)
@@ -156,7 +156,7 @@ def _not_running(error: DkdbgError) -> Finding:
     says, remedy = error.message.splitlines()[0], error.hint or hints.SERVICE_UP()
     if error.exit_code == EXIT_ENGINE:
         return Finding(link="engine", cause="engine-absent", says=says, remedy=remedy)
-    if "; there are: " in says:  # other services of the project run
+    if "; there are: " in says:  # lists other services of the project that run
         return Finding(
             link="start",
             cause="profile-inactive",
@@ -169,13 +169,13 @@ def _not_running(error: DkdbgError) -> Finding:
 
 
 def _without_agent(root: Path, target: Target) -> Finding:
-    """Return the finding for a container that runs without dkdbg."""
+    """Return the finding for a container whose program runs without dkdbg."""
     plain = line_causes.of_debugpy(target)
     if plain is not None:
         return plain
     try:
         label = target.find().label
-    except DkdbgError as error:  # the service itself has ended
+    except DkdbgError as error:  # the service has ended
         return _not_running(error)
     with contextlib.suppress(DkdbgError):
         service = debug_service(root)
@@ -192,7 +192,7 @@ def _without_agent(root: Path, target: Target) -> Finding:
 
 
 def _no_session(target: Target) -> Finding:
-    """Return the finding for a running container whose agent has no session: its program starts, or cannot start."""
+    """Return the finding for a running container whose agent has no session (yet)."""
     output = _output(target)
     found = program_end.of_agent(output)
     return found or Finding(
@@ -237,7 +237,7 @@ def _causes(
     *,
     is_home: bool,
 ) -> list[Finding]:
-    """Return the causes that keep the line from stopping the program; append observed facts to `facts`."""
+    """Return the causes that keep the breakpoint from stopping; append the facts behind them to `facts`."""
     path, line = place
     lines = sources.describe(str(path)).get("lines")
     if isinstance(lines, int) and line > lines:
@@ -269,7 +269,7 @@ def _looked(
 ) -> tuple[Entry, LineAnswer]:
     """Return the mapping that an editor uses for a file, and the target's answer about the mapped path.
 
-    The first mapping whose remote file exists wins, else the first one that maps the path at all.
+    Use the first mapping whose remote file exists, otherwise the first one that covers the path.
 
     Raises:
         DkdbgError: the target does not answer.
@@ -304,7 +304,7 @@ def _looked(
 
 
 def _possible(root: Path, target: Target, answer: LineAnswer) -> Iterator[Entry]:
-    """Yield the mappings that an editor may use for this target: from its session, launch.json and its address."""
+    """Yield the mappings that an editor may use for this target: its session's, those in launch.json, its address's."""
     for session in answer.sessions[:1]:
         yield Entry(port=None, mappings=absolute(root, session.mappings), source="the mapping of the session")
     yield from of_launch(root)
@@ -348,7 +348,7 @@ def _add_facts(facts: list[str], asked: Asked, seen: SeenSession) -> None:
 
 
 def _other_port(entry: Entry, seen: SeenSession, written: int) -> Finding | None:
-    """Return the finding for a launch entry that attaches to another port than the session's."""
+    """Return the finding for a launch entry with another port than the session's."""
     port = whole_number(seen.endpoint.rpartition(":")[2])
     wanted = entry.port or written
     if not wanted or port is None or port == wanted:

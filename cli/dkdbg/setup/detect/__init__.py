@@ -1,1 +1,1 @@
-"""Read a repository into facts, without decisions."""
+"""Read a repository into facts; decisions are made in `plan`."""

@@ -1,4 +1,4 @@
-"""Find the git repository around a folder: a subfolder's program may use code and data beside it."""
+"""Find the git repository around a folder, because a program in a subfolder may use code and data beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
-#: Paths that a Dockerfile and a compose file can contain without quoting.
+#: Paths that need no quotes in a Dockerfile and a compose file.
 _PLAIN = re.compile(r"[\w.-]+(?:/[\w.-]+){0,4}", re.ASCII)
 
 
@@ -20,11 +20,11 @@ PROJECT_FILES = (
 
 
 def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
-    """Return the error for a folder that cannot be entered or read, with the parent that denies access."""
+    """Return the error for a folder that cannot be entered or read; name the parent folder that denies it."""
     typed = f"dkdbg -C PATH {verb}".rstrip()
     if isinstance(error, PermissionError):
         whole = Path(directory).absolute()
-        inside = Path(os.path.abspath(error.filename or whole))  # noqa: PTH100 - links stay as they were named
+        inside = Path(os.path.abspath(error.filename or whole))  # noqa: PTH100 - links stay as typed
         ways = [*reversed(whole.parents), whole, *reversed(inside.parents)]
         closed = next(
             (each for each in ways if os.path.lexists(each) and not os.access(each, os.X_OK)), whole
@@ -43,10 +43,10 @@ def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
 
 
 def below_git_root(root: Path) -> str:
-    """Return the path of `root` below the root of its git repository, such as `a/b`; empty for that root, or without one.
+    """Return the path of `root` in the git repository around it, such as `a/b`; empty if `root` is not in another one.
 
-    Also empty if the repository must not be mounted as a whole (a home folder under git, or a folder above it, or
-    another user's folder such as /tmp/.git), or if the path needs quoting in a compose file.
+    Also empty if the whole repository must not be mounted (it is the home folder or above it, or belongs to another
+    user, such as /tmp/.git), or if the path needs quotes in a compose file.
     """
     if os.path.lexists(root / ".git"):
         return ""
@@ -64,9 +64,9 @@ def below_git_root(root: Path) -> str:
 
 
 def initialised(start: Path) -> Path | None:
-    """Return the nearest folder at or above `start` that `init` has set up, in the same git repository; None without one.
+    """Return the nearest folder at or above `start` in the same git repository that is set up; None without one.
 
-    Outside a git repository only `start` itself is checked, and folders of another user are ignored.
+    Outside a git repository, check only `start`. Stop at a folder that belongs to another user.
     """
     if is_set_up(start):
         return start
@@ -86,10 +86,10 @@ def initialised(start: Path) -> Path | None:
 
 
 def is_project(folder: Path) -> bool:
-    """Return whether a folder declares its dependencies or how it is started."""
+    """Return whether a folder declares dependencies, or how it is started."""
     return any((folder / name).is_file() for name in PROJECT_FILES)
 
 
 def is_set_up(folder: Path) -> bool:
-    """Return whether dkdbg has generated files for a folder."""
+    """Return whether `init` has set up a folder."""
     return (folder / ".dkdbg" / "manifest.json").is_file()

@@ -1,4 +1,4 @@
-"""List the files of a repository in a bounded walk, and read their text tolerantly."""
+"""List a repository's files in a bounded walk, and read their text, whatever the encoding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dkdbg.printable import is_text, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Directories without sources of the project.
+#: Directories that hold no sources of the project.
 SKIP_DIRS = frozenset(
     {
         ".git", ".hg", ".svn", ".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints",
@@ -24,35 +24,35 @@ SKIP_DIRS = frozenset(
         "lightning_logs", ".eggs", ".dkdbg", "bower_components", ".terraform", ".idea",
     }
 )  # fmt: skip
-#: Folders of build products, skipped in the root only: below it these are ordinary names.
+#: Directories with build products, skipped only in the root: below it, these are ordinary names.
 SKIP_ROOT_DIRS = frozenset({"build", "dist", "target"})
-#: Directories of third-party code in the repository.
+#: Directories with third-party code.
 VENDORED = frozenset(
     {"third_party", "thirdparty", "third-party", "3rdparty", "vendor", "vendored", "external", "extern", "submodules", "deps"}
 )  # fmt: skip
 
 MAX_FILES = 20_000
-#: Maximum entries of a directory with sources; larger ones hold data.
+#: Maximum entries of a directory to walk; larger directories hold data.
 MAX_DIR_ENTRIES = 3_000
 MAX_DEPTH = 9
 MAX_DIRS = 10_000
 MAX_TEXT_BYTES = 600_000
-#: Maximum bytes to read of a lock file or a notebook, which digests or pictures make large.
+#: Maximum bytes of a lock file or notebook, which digests or pictures make large.
 MAX_LOCK_BYTES = 6_000_000
-#: Seconds after which no more files are read: the user waits, and a hostile repository may be endless.
+#: Seconds after which no further files are read: the user waits, and a hostile repository may be endless.
 MAX_WALK_S = 15.0
 
 
 class Tree:
-    """The files below a root, by POSIX path relative to it, shallow ones first.
+    """The files below a root, by POSIX path relative to it; those near the root come first.
 
     Attributes:
-        root: absolute, local side.
-        files: every file seen, breadth first, names sorted within a directory.
-        dirs: every directory seen, without the root itself.
-        links: every link seen; only those to files of the repository are followed. Empty with `listed`.
-        problems: files that could not be read or understood, as text; the readers append to it.
-        omitted: path -> reason as text, for files that were read in part and folders that were not walked.
+        root: absolute, on this machine.
+        files: all files found, breadth first, sorted by name within a directory.
+        dirs: all directories found, except the root.
+        links: all symlinks found; only those to files of the repository are followed. Empty with `listed`.
+        problems: texts about files that could not be read or understood; readers append to it.
+        omitted: path of a file that was read only in part, or of a folder that was not walked -> reason.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Tree:
         """Find the files below a root.
 
         Args:
-            root: absolute, local side.
+            root: absolute, on this machine.
             ignore: paths to leave out.
-            listed: paths of the files, such as git's list; None to walk the folders.
+            listed: paths of the files, such as those that git lists; None to walk the folders.
         """
         self.root = root
         self.problems: list[str] = []
@@ -86,15 +86,15 @@ class Tree:
             self._by_name.setdefault(path.rsplit("/", 1)[-1], []).append(path)
 
     def has(self, path: str) -> bool:
-        """Return whether the walk has found the file `path`, relative to the root."""
+        """Return whether there is a file at `path`, relative to the root."""
         return path in self._file_set
 
     def has_dir(self, path: str) -> bool:
-        """Return whether the walk has found the directory `path`, relative to the root; `.` is the root."""
+        """Return whether there is a directory at `path`, relative to the root; `.` is the root."""
         return path in self._dir_set
 
     def real_dir(self, path: str) -> str | None:
-        """Return the directory that `path` is or links to, relative to the root; None if the walk has not found it."""
+        """Return the directory that `path` is or links to, relative to the root; None if the walk did not find it."""
         if self.has_dir(path):
             return path
         real, root = Path(os.path.realpath(self.root / path)), Path(os.path.realpath(self.root))
@@ -102,26 +102,26 @@ class Tree:
         return found if self.has_dir(found) else None
 
     def named(self, name: str) -> tuple[str, ...]:
-        """Return every file with exactly this `name`, shallow first."""
+        """Return all files with this name, those near the root first."""
         return tuple(self._by_name.get(name, ()))
 
     def matching(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        """Return the files whose name matches `pattern` as a whole, shallow first."""
+        """Return the files whose whole name matches `pattern`, those near the root first."""
         found = (path for name, paths in self._by_name.items() if pattern.fullmatch(name) for path in paths)
         return tuple(sorted(found, key=lambda path: (path.count("/"), path)))
 
     def text(self, path: str) -> str:
-        """Return the text of a file with LF line ends; empty if it is missing, binary or unreadable."""
+        """Return the text of a file with LF line endings; empty if it is missing, binary or unreadable."""
         if path not in self._text:
             self._text[path] = self._read(path)
         return self._text[path]
 
     def hold(self, path: str, text: str) -> None:
-        """Store text found inside another file, such as a here-document, under a path that no file has."""
+        """Store text from inside another file, such as a here-document, under a path that no file has."""
         self._text[path] = text
 
     def add_problem(self, problem: str) -> None:
-        """Record a problem that does not stop the reading."""
+        """Record a problem that does not prevent further reading."""
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -132,7 +132,7 @@ class Tree:
             self.add_problem(f"detection took longer than {MAX_WALK_S:g} s: not all files were read")
             return ""
         try:
-            # The walk has found a regular file here. By now it may be a FIFO, which would block forever.
+            # The walk found a regular file. Meanwhile it may be a FIFO, which would block for ever.
             real = os.path.realpath(self.root / path)
             descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as stream:
@@ -151,9 +151,9 @@ class Tree:
 
 
 def decode(raw: bytes) -> str:
-    """Decode `raw` by its byte order mark, else as UTF-8 or Latin-1, and convert line ends to LF.
+    """Decode `raw` by its byte order mark, otherwise as UTF-8 or Latin-1, and convert line endings to LF.
 
-    Binary content (a NUL byte outside UTF-16) gives an empty string.
+    Return "" for binary content (a NUL byte, except in UTF-16).
     """
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         text = raw.decode("utf-16", errors="replace")
@@ -168,28 +168,28 @@ def decode(raw: bytes) -> str:
 
 
 def inside(path: str) -> str | None:
-    """Return a relative POSIX path without `.` and `..` steps; `.` for the root, None if it leaves the root."""
+    """Return a relative POSIX path without `.` and `..`; `.` for the root, None for a path outside the root."""
     found = posixpath.normpath(path)
     return None if found.startswith(("/", "../")) or found == ".." else found
 
 
 def is_address(source: str) -> bool:
-    """Return whether a build context or the source of an ADD is a URL or a git repository, not a path."""
+    """Return whether a build context, or the source of an ADD, is a URL or git repository instead of a path."""
     return re.match(r"[a-z+]+://|git@", source) is not None
 
 
 def is_fixed(path: str) -> bool:
-    """Return whether a path is independent of the compose file that contains it: absolute, `~`, or a variable."""
+    """Return whether a path does not depend on its compose file's folder: absolute, `~...`, or a variable."""
     return path[:1] in {"/", "~", "$"}
 
 
 def join(directory: str, path: str) -> str | None:
-    """Return `path` below `directory` (both relative to the root), None if it leaves the root."""
+    """Return `path` below `directory`, both relative to the root; None if it is outside the root."""
     return inside(f"{directory}/{path}")
 
 
 def parent(path: str) -> str:
-    """Return the directory of a relative path, `.` for a file in the root."""
+    """Return the directory of a relative path; `.` for a file in the root."""
     return path.rsplit("/", 1)[0] if "/" in path else "."
 
 
@@ -201,7 +201,7 @@ def is_vendored(path: str) -> bool:
 def _walk(
     root: Path, problems: list[str], omitted: dict[str, str], links: list[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the files and directories below the root, shallow ones first.
+    """Return the files and directories below the root, those near the root first.
 
     Raises:
         DkdbgError: the root is not a directory, or cannot be listed.
@@ -271,7 +271,7 @@ def _walk(
 
 
 def _is_left_out(path: str, omitted: dict[str, str]) -> bool:
-    """Return whether the walk leaves out a folder; record folders of build products in `omitted`."""
+    """Return whether to leave a folder out of the walk; record it in `omitted` if it holds build products."""
     if path in SKIP_ROOT_DIRS:
         omitted[path] = "build products were not read"
     name = path.rsplit("/", 1)[-1]
@@ -279,7 +279,7 @@ def _is_left_out(path: str, omitted: dict[str, str]) -> bool:
 
 
 def _listed(root: Path, listed: Iterable[str], problems: list[str]) -> tuple[list[str], list[str]]:
-    """Return the paths in `listed` that are files of the repository, and their folders."""
+    """Return those of the paths `listed` that are files of the repository, and their folders."""
     files: list[str] = []
     inside = Path(os.path.realpath(root))
     for path in sorted(listed, key=lambda path: (path.count("/"), path)):
@@ -304,6 +304,6 @@ def _listed(root: Path, listed: Iterable[str], problems: list[str]) -> tuple[lis
 
 
 def _stays(inside: Path, path: str) -> bool:
-    """Return whether a link stays in the repository, outside git's own folder; `inside` is the resolved root."""
+    """Return whether a link stays in the repository and outside git's own folder; `inside` is the resolved root."""
     real = Path(os.path.realpath(inside / path))
     return real.is_relative_to(inside) and ".git" not in real.relative_to(inside).parts

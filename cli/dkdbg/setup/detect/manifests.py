@@ -1,6 +1,6 @@
 """Find Kubernetes manifests in a repository: objects with pods, and the kustomizations that build them.
 
-Only objects and references are read; kustomize determines the final objects (`targets/kubernetes/overlays.py`).
+Read only objects and references; kustomize decides about the final objects (`targets/kubernetes/overlays.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _YAML = re.compile(r".+\.(?:ya?ml|json)")
 _KIND = re.compile(rf"\bkind[\"']?\s*:\s*[\"']?(?:{'|'.join(TITLE.values())})\b")
-#: API group of each kind: another group may have a kind of the same name.
+#: Kind -> its API group. Another group may have a kind with the same name.
 _GROUPS = {
     "Deployment": "apps",
     "StatefulSet": "apps",
@@ -47,9 +47,9 @@ class Manifests:
     """The manifests of a repository.
 
     Attributes:
-        kustomizations: kustomizations by folder, relative to the repository's root.
+        kustomizations: by their folder, relative to the repository's root.
         charts: folders of Helm charts.
-        problems: files that could not be read, as text.
+        problems: texts about files that could not be read.
     """
 
     workloads: tuple[ManifestWorkload, ...]
@@ -58,7 +58,7 @@ class Manifests:
     problems: tuple[str, ...] = ()
 
     def built_in(self, folder: str) -> set[str]:
-        """Return the files and folders that a build of `folder` reads, including `folder`."""
+        """Return the files and folders that building `folder` reads, including `folder` itself."""
         found: set[str] = set()
         waiting = [folder]
         while waiting:
@@ -73,9 +73,9 @@ class Manifests:
         return found
 
     def builders(self, file: str) -> list[str]:
-        """Return the outermost folders whose builds include a file, shallow first.
+        """Return the folders whose build includes a file, those near the root first.
 
-        A folder that the build of another one includes is left out.
+        Leave out a folder that another folder's build includes.
         """
         building = {each: self.built_in(each) for each in self.kustomizations}
         found = [each for each, paths in building.items() if file in paths]

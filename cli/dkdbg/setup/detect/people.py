@@ -1,4 +1,4 @@
-"""List the other users of this machine: anyone who can log in can connect to a port on 127.0.0.1."""
+"""List the other users of this machine, because a user who can log in can connect to a port on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 from dkdbg.repository import folders
 
-#: First user id of a human user; lower ids belong to services. (login.defs; macOS counts from 501.)
+#: Lowest user id of a human user; lower ids belong to services (login.defs: 1000; macOS: 501).
 FIRST_UID = 500 if sys.platform == "darwin" else 1000
 NOBODY = 65534
 _NO_LOGIN = frozenset({"nologin", "false", "true", "sync", "halt", "shutdown", ""})
-#: Maximum entries of the folder of homes to check.
+#: Maximum entries to check in the folder of home directories.
 _MAX_HOMES = 2000
 
 
 def others() -> tuple[str, ...]:
-    """Return the names of other users with a home here, sorted; some may be missing.
+    """Return the names of other users with a home directory here, sorted; the list may be incomplete.
 
-    Users are accounts with a login shell and a home, and owners of folders beside this user's home: a directory
-    service (LDAP, SSSD) often lists no accounts. Root does not count. If only one user is found, that user is
-    assumed to run dkdbg, and the result is empty.
+    Users are accounts with a login shell and a home directory, and owners of folders beside this user's home, because a
+    directory service (LDAP, SSSD) often lists no accounts. Root does not count. If there is only one user, assume that
+    this is the one who runs dkdbg, and return nothing.
     """
     me = os.getuid()
     names = {

@@ -1,4 +1,4 @@
-"""Collect all facts that `init` bases its decisions on, each with its source."""
+"""Collect all facts about a repository that `init` decides by, each with its source."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DOCKERIGNORE = re.compile(r".*\.dockerignore")
 _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
 _MAX_SOURCES = 400
 _MAX_CONFIGS = 120
-#: Minimum number of projects in a repository; fewer folders are parts of one program.
+#: Minimum number of projects for a repository of projects; fewer folders are parts of one program.
 _MIN_PROJECTS = 3
 _MAX_DEPTH = 3
 _OWN = ("requirements.txt", "pyproject.toml", "setup.py", "environment.yml", "environment.yaml", "Pipfile", "Dockerfile", "README.md", "README.rst")  # fmt: skip
@@ -67,21 +67,22 @@ def inspect(
 ) -> RepoFacts:
     """Return the facts of a repository.
 
-    Reads a bounded number of files; runs and writes nothing itself.
+    Reads a bounded number of files, writes nothing, and runs nothing itself.
 
     Args:
-        root: local folder of the repository.
+        root: the repository's folder on this machine.
         ignore: files to ignore, relative to the root, because dkdbg generated them.
-        command: the program that the user named, as shell text; None to detect it.
+        command: shell text of the program that the user named; None to detect it.
         service: name of the compose service that the user named; None to detect it.
         dockerfile: the Dockerfile that the user named; None to detect it.
-        python: Python minor version for a Dockerfile that dkdbg writes; None to detect it.
+        python: Python version for a generated Dockerfile; None to detect it.
         gpu: the need for a GPU that the user stated; None to detect it.
-        inherited: returns the Dockerfile lines that a build inherits from an image; called for at most one image.
+        inherited: function that returns the Dockerfile lines that a build inherits from an image; called for at most
+            one image.
 
     Raises:
-        DkdbgError: the folder cannot be read, or the compose file that plain `docker compose` uses is invalid.
-            Other broken files are skipped and listed in `problems`.
+        DkdbgError: the folder cannot be read, or the compose file of plain `docker compose` is invalid. Other broken
+            files are skipped and listed in `problems`.
     """
     tree = Tree(root.absolute(), ignore=ignore)
     if below := _generated_below(tree):
@@ -95,14 +96,14 @@ def inspect(
 
 
 def _generated_below(tree: Tree) -> frozenset[str]:
-    """Return the files that dkdbg has generated in folders below the root that have their own setup.
+    """Return the files that dkdbg generated in folders below the root which were set up separately.
 
-    Size and time are limited: `init` writes some 20 names into a manifest, but a hostile one may contain millions.
+    Size and time are bounded: `init` writes some 20 names into a manifest, but a hostile one may contain millions.
     """
     found: set[str] = set()
     until = time.monotonic() + MAX_WALK_S
     for folder in filter(lambda each: is_set_up(tree.root / each), tree.dirs):
-        with contextlib.suppress(DkdbgError, OSError):  # an unusable manifest
+        with contextlib.suppress(DkdbgError, OSError):  # ignore an unusable manifest
             if (tree.root / folder / manifest.MANIFEST).stat().st_size <= MAX_TEXT_BYTES:
                 found.update(f"{folder}/{path}" for path in manifest.load(tree.root / folder).files)
         if time.monotonic() > until:
@@ -111,7 +112,7 @@ def _generated_below(tree: Tree) -> frozenset[str]:
 
 
 def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> RepoFacts:
-    """Return all facts; `asked_gpu` overrides detection, `asked_python` only without a Dockerfile or service."""
+    """Return all facts. `asked_gpu` overrides detection; `asked_python` does so without a Dockerfile or service."""
     tree, chosen = survey.tree, survey.chosen
     said = _torch(survey, DEFAULT)
     python, pythons = _python(survey, said.version if said else None)
@@ -119,7 +120,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         python = PythonFact(version=asked_python, source=BY_USER)
     torch = _torch(survey, int(python.version.split(".")[1]))
     if any(NEEDS_NOTHING in file.tables for file in survey.manager.read):
-        torch = None  # `dependencies = []`: only tests, or one of many scripts, import torch
+        torch = None  # `dependencies = []`: only tests or a side script import torch
     gpu, gpu_source, gpus = (asked_gpu, BY_USER, ()) if asked_gpu else _gpu(survey)
     files = tuple(file for file in survey.manager.read if file.kind != "lock")
     extras = {None, *installed_extras(text for _, text in survey.own_documents())}
@@ -240,12 +241,12 @@ def _python(survey: Survey, torch: str | None) -> tuple[PythonFact, tuple[Rival,
     pins = [(".python-version", survey.tree.text(".python-version"))]
     tools = re.findall(r"^python\s+(\S+)", survey.tree.text(".tool-versions"), re.MULTILINE)
     pins.append((".tool-versions", "\n".join(tools)))
-    # Notebooks record the Python that they ran on.
+    # A notebook records the Python on which it ran.
     kernels = [] if survey.python_files else imports.notebook_pythons(survey.tree, survey.notebooks)
     workflows = [
         (path, survey.tree.text(path)) for path in survey.tree.files if path.startswith(".github/workflows/")
     ]
-    # A hosting service's runtime.txt counts as much as CI.
+    # runtime.txt, which hosting services read, counts as much as CI.
     workflows += [
         ("runtime.txt", f"python-version: {version}")
         for version in re.findall(r"3\.\d+", survey.tree.text("runtime.txt"))
@@ -287,7 +288,7 @@ def _torch(survey: Survey, python: int) -> TorchFact | None:
 
 
 def _torch_index(survey: Survey, torch: TorchFact | None) -> str | None:
-    """Return the wheel index for torch; None if torch is installed from a file for the CPU."""
+    """Return the wheel index for torch; None if a file for CPU machines installs torch."""
     lists = (path for path in survey.manager.files if path.endswith((".txt", ".in")))
     if any(is_for_cpu(path, survey.tree.text(path)) for path in lists):
         return None
@@ -362,9 +363,9 @@ def _program(survey: Survey) -> list[tuple[str, str]]:
 
 
 def _requirements(survey: Survey) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
-    """Return the requirements for a repository without declared ones, and distributions with only a guessed name.
+    """Return the requirements of a repository that declares none, and the distributions whose names are only guessed.
 
-    On the index, a name guessed from a module may belong to an unrelated package.
+    A name guessed from a module may belong to an unrelated package on PyPI.
     """
     own = {name.replace("_", "-") for name in survey.project_names()}
     text = survey.install_text()
@@ -384,7 +385,7 @@ def _requirements(survey: Survey) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
 
 def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
     imported = imports.distributions(survey.imported)
-    # The distribution `sklearn` no longer installs scikit-learn.
+    # The distribution `sklearn` does not install scikit-learn any more.
     renamed = ("scikit-learn",) if "sklearn" in named and "scikit-learn" not in named else ()
     return (
         *renamed,
@@ -397,7 +398,7 @@ def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
 
 
 def _beside(survey: Survey, wanted: frozenset[Wanted]) -> tuple[str, ...]:
-    """Return the requirements of setup.py, setup.cfg and pyproject.toml that no requirements file to install lists."""
+    """Return requirements in setup.py, setup.cfg and pyproject.toml that the installed requirements files lack."""
     files = [file for file in survey.manager.read if file.path in survey.manager.files]
     listed = {item.name for file in files if file.kind == "requirements" for item in file.wanted}
     projects = (file for file in files if file.kind in {"setup.py", "setup.cfg", "pyproject"})
@@ -416,7 +417,7 @@ def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
     if survey.chosen is not None:
         return survey.chosen.mappings
     if survey.dockerfile is not None:
-        # An image that copies no code may get it by the mounts of a `docker run` line.
+        # If the image contains no code, a `docker run` line may mount it.
         run = survey.docker_run
         manual = run.mounts if run and run.starts(survey.dockerfile.path) else ()
         mounted = tuple(pair for pair in manual if service.holds_code(survey.tree, pair[0]))
@@ -437,16 +438,16 @@ def _ports(survey: Survey) -> tuple[int, ...]:
 
 
 def _empty_submodules(survey: Survey) -> list[str]:
-    """Return messages on git submodules that are not checked out."""
+    """Return messages about git submodules that are not checked out."""
     paths = re.findall(r"^[ \t]*path\s*=\s*(\S+)", survey.tree.text(".gitmodules"), re.MULTILINE)
     empty = [path for path in paths if not any(file.startswith(f"{path}/") for file in survey.tree.files)]
     return [f"{path}, a submodule that is not checked out (git submodule update --init)" for path in empty]
 
 
 def _projects(tree: Tree, candidates: Iterable[EntryPoint]) -> tuple[Project, ...]:
-    """Return the projects ordered by folder: folders with a program, and with their own dependencies or README.
+    """Return the projects, ordered by folder: folders that have a program and their own dependencies or README.
 
-    If the root has dependencies, an image or a program, the repository is a single project: return an empty tuple.
+    If the root has dependencies, an image or a program, the repository is one project: return ().
     """
     if any(tree.has(name) for name in _OWN[:-2]) or any("/" not in (item.file or "/") for item in candidates):
         return ()

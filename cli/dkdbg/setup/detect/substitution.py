@@ -1,4 +1,4 @@
-"""Replace `$VAR` and `${VAR:-default}` as in Dockerfiles, compose files and `.env` files."""
+"""Replace `$VAR` and `${VAR:-default}` as Dockerfiles, compose files and `.env` files do."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dkdbg.repository import dotenv
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Maximum characters that variables may add to a text: in a hostile file each line may double the line before it.
+#: Maximum characters that variables may add: in a hostile file each line may double the one before.
 _MAX_ADDED = 8192
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-#: A default, which may contain more braces: `${A:-${B:-c}}`.
+#: A default, in which braces may be nested: `${A:-${B:-c}}`.
 _WORD = r"[^{}]*"
 for _ in range(3):
     _WORD = rf"[^{{}}]*(?:\{{{_WORD}\}}[^{{}}]*)*"
@@ -25,8 +25,8 @@ _PLAIN = re.compile(
 def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = False) -> str:
     """Return `text` with variables and defaults replaced once, as compose does; an unknown variable becomes empty.
 
-    `$$` becomes `$` (compose). With `keep_unknown` a variable without value and default is kept, for a shell to
-    replace at run time. Variables that would add more than _MAX_ADDED characters are kept too.
+    `$$` becomes `$`. With `keep_unknown`, a variable without value and default stays, for a shell to replace. Variables
+    also stay if they would add more than _MAX_ADDED characters.
     """
     left = _MAX_ADDED
 
@@ -48,7 +48,7 @@ def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = Fal
 
 
 def _default(match: re.Match[str], values: Mapping[str, str]) -> str | None:
-    """Return the text that an operator puts in place of a variable; None to use the variable's value."""
+    """Return the text by which an operator (`:-`, `:+`, ...) replaces a variable; None for the variable's own value."""
     operator, known = match["op"] or "", values.get(match["braced"])
     is_set = bool(known) if operator.startswith(":") else known is not None
     if operator.endswith("+"):
@@ -69,7 +69,7 @@ def insisted(text: str, values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the variables of `text`, in order."""
+    """Return the names of the variables in `text`, in order."""
     found: list[str] = []
     for match in _PLAIN.finditer(text):
         if not match["escaped"]:
@@ -78,7 +78,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def parse_env(text: str) -> dict[str, str]:
-    """Return the variables of a `.env` file, without quotes; comments and broken lines are skipped."""
+    """Return the variables in a `.env` file, values without quotes; skip comments and invalid lines."""
     values: dict[str, str] = {}
     for name, raw in dotenv.assignments(text):
         values[name] = substitute(raw, values)

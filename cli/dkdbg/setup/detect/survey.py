@@ -1,4 +1,4 @@
-"""Read a repository step by step; later steps use the results of earlier ones."""
+"""Read a repository in steps, of which later ones use the results of earlier ones."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _INSTALL_DOCUMENT = re.compile(
     re.IGNORECASE,
 )
 
-#: Folders with documents about the whole repository.
+#: Folders whose documents describe the whole repository.
 _OF_DOCUMENTS = {".", ".github", "docs", "doc", "docker", "install", "readme", "documentation"}
-#: Folders that contain Dockerfiles, but no files to copy into images.
+#: Folders that hold Dockerfiles, but no files for the image.
 _OF_IMAGES = {"docker", ".docker", "build"}
-#: A shell script that a command line runs.
+#: A shell script that a command line starts.
 _SCRIPT = re.compile(
     r"(?:\b(?:bash|sh|sbatch|source)\s+|^[ \t$>]*\.[ \t]+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b", re.MULTILINE
 )
-#: Names of scripts that create an environment.
+#: Names of scripts that set up an environment.
 _MAKES_ENVIRONMENT = re.compile(
     r"(?:^|[/_-])(?:create|make|build|set_?up|install\w*|env\w*|requirements|dependencies|conda)(?:[/_.-]|$)",
     re.IGNORECASE,
@@ -60,7 +60,7 @@ _MAKES_ENVIRONMENT = re.compile(
 
 
 class Survey:
-    """All data read from one repository, before any conclusions."""
+    """All that was read from a repository, before conclusions are drawn."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Survey:
             self.dockerfiles[path] = replace(fact, code=copied, context=context)
         variables = parse_env(tree.text(".env")) if tree.has(".env") else {}
         self.compose_separator = variables.get("COMPOSE_PATH_SEPARATOR") or ":"
-        # Without COMPOSE_FILE compose uses the files with default names.
+        # Without COMPOSE_FILE, compose reads the files with default names.
         self.compose_env = (
             ":".join(compose_file.named_files(variables.get("COMPOSE_FILE", ""), self.compose_separator))
             or None
@@ -112,11 +112,11 @@ class Survey:
                 exit_code=EXIT_USAGE,
             )
         if dockerfile is not None and wanted is None:
-            self.chosen = None  # --dockerfile without --service: no service is extended
+            self.chosen = None  # --dockerfile without --service: extend no service
         is_asked = dockerfile and self.chosen is None
         self.dockerfile = self.dockerfiles.get(dockerfile or "") if is_asked else self._main_dockerfile()
         code = imports.third_party(tree, self.python_files)
-        # Notebooks beside a program are secondary; they count only if there are no Python files.
+        # Imports in notebooks count only if there are no Python files.
         self.imported = code if self.python_files else imports.notebook_imports(tree, self.notebooks)
         self.documents = self._documents()
         self.readme = "\n".join(text for path, text in self.documents if parent(path) in {".", ".github"})
@@ -126,7 +126,7 @@ class Survey:
         self.frameworks = frameworks_of(packages, self._installed(packages))
         self.ranking = self._ranking()
         self.entry = self.ranking.candidates[0] if self.ranking.has_best else None
-        #: Script that the command names and the repository lacks; empty if none is missing.
+        #: Path of a script that the command names and the repository lacks; empty if none is missing.
         self.missing = self._missing_of_service()
         if command is not None:
             self.entry, self.missing = given(tree, command, self.scripts)
@@ -149,17 +149,17 @@ class Survey:
         return found
 
     def project_names(self) -> frozenset[str]:
-        """Return possible names of the project, as an image or a distribution."""
+        """Return names that an image or distribution of this repository may have."""
         names = {self.tree.root.name.lower()}
         names |= {name.lower() for name in self.distributions()}
         return frozenset({*names, *(name.replace("_", "-") for name in names)})
 
     def distributions(self) -> frozenset[str]:
-        """Return the distribution names of the repository itself."""
+        """Return the names of the repository's own distributions."""
         return frozenset(file.name for file in self.dependency_files if file.name and "/" not in file.path)
 
     def packages(self) -> tuple[str, ...]:
-        """Return the names of the packages in the root or in `src`, by their `__init__.py`."""
+        """Return the names of the packages (folders with `__init__.py`) in the root or in `src`."""
         found = (path.removeprefix("src/").split("/") for path in self.tree.named("__init__.py"))
         side = {"tests", "test", "docs", "examples", "scripts", "src"}
         return tuple(dict.fromkeys(steps[0] for steps in found if len(steps) == 2 and steps[0] not in side))
@@ -213,7 +213,7 @@ class Survey:
         )
 
     def _is_bare(self, item: RunningService) -> bool:
-        """Return whether a service's image lacks packages, which its dev container installs when it is created."""
+        """Return whether a service's image lacks packages, which its dev container installs in each new container."""
         text = self.tree.text(item.fact.dockerfile) if item.fact.dockerfile else ""
         return (
             item.seen is None
@@ -225,10 +225,10 @@ class Survey:
         )
 
     def _startable(self, wanted: str | None) -> tuple[RunningService, ...]:
-        """Return the services to choose from: all if the user named one, else complete ones that compose can start.
+        """Return the services to choose from: all if the user named one, otherwise complete ones that compose can start.
 
-        A service is left out if its file needs variables that have no value: to extend from it, compose reads the
-        whole file, and would then reject the user's own files, too.
+        Leave out a service whose file needs variables without a value. To extend it, compose would read that whole
+        file, and then reject the user's own files, too.
         """
         read = self.composed.read
         return tuple(
@@ -242,14 +242,14 @@ class Survey:
         )
 
     def _main_dockerfile(self) -> DockerfileFact | None:
-        """Return the program's Dockerfile, from the service, the root, `docker/`, or a dev container."""
+        """Return the program's Dockerfile: the service's, or one in the root, in `docker/`, or of a dev container."""
         if self.chosen is not None:
             return self.chosen.dockerfile
         near = self._dockerfiles_by_place()
         return self.dockerfiles[near[0]] if near else None
 
     def _dockerfiles_by_place(self) -> list[str]:
-        """Return the Dockerfiles with this repository's sources, `Dockerfile` in the root first."""
+        """Return the Dockerfiles that build from this repository's sources, first `Dockerfile` in the root."""
 
         def order(path: str) -> tuple[bool, int, bool, str]:
             is_plain = path.rsplit("/", 1)[-1] == "Dockerfile"
@@ -268,11 +268,11 @@ class Survey:
         return sorted(near, key=order)
 
     def service_rivals(self) -> tuple[Rival, ...]:
-        """Return the other services that run this repository's Python."""
+        """Return the other services that run Python of this repository, as alternatives."""
         return service.rivals(self._ranked, self.chosen) if self.chosen else ()
 
     def dockerfile_rivals(self) -> tuple[Rival, ...]:
-        """Return the other Dockerfiles that build this repository; one of the same kind and folder is a close rival."""
+        """Return the other Dockerfiles that build this repository; those of the same kind and folder are close."""
         main = self.dockerfile
         if main is None or self.chosen is not None:
             return ()
@@ -303,7 +303,7 @@ class Survey:
         return tuple((path, self.tree.text(path)) for path in paths[:25])
 
     def _installed(self, packages: set[str]) -> tuple[str, ...]:
-        """Return imported modules, minus GPU packages missing from the lock file (only a side script imports them)."""
+        """Return the imported modules, without GPU packages missing from the lock file (a side script imports them)."""
         locked = {item.name for file in self.dependency_files if file.kind == "lock" for item in file.wanted}
         if not locked:
             return self.imported
@@ -316,17 +316,17 @@ class Survey:
         )
 
     def setup_scripts(self) -> dict[str, str]:
-        """Return the shell scripts in the README that create an environment, path -> text."""
+        """Return path -> text of the shell scripts in the README that set up an environment."""
         named = dict.fromkeys(path.removeprefix("./") for path in _SCRIPT.findall(self.readme))
         made_for_it = (path for path in named if self.tree.has(path) and _MAKES_ENVIRONMENT.search(path))
         return {path: self.tree.text(path) for path in made_for_it}
 
     def install_text(self) -> str:
-        """Return the README, followed by the scripts in it that create an environment, as code blocks."""
+        """Return the README followed by its scripts that set up an environment, as code blocks."""
         return "\n".join((self.readme, *(f"```\n{text}\n```" for text in self.setup_scripts().values())))
 
     def own_documents(self) -> tuple[tuple[str, str], ...]:
-        """Return the documents about the program: in the root, in the documentation, or beside the program."""
+        """Return the documents about the program: in the root, in documentation folders, or beside the program."""
         file = self.entry.file if self.entry and self.entry.file else ""
         return tuple(
             (path, text)
@@ -340,7 +340,8 @@ class Survey:
             if item.seen is None or not item.fact.is_python:
                 continue
             is_chosen = self.chosen is not None and item.fact == self.chosen.fact
-            # `docker compose up` in the root starts the program; a compose file in a subfolder is one of several ways.
+            # `docker compose up` in the root starts the program; a compose file in a subfolder is only one of several
+            # ways.
             own = "service" if "/" not in item.fact.file else "image"
             place = own if is_chosen else "other-service"
             resolved.append((replace(item.seen, place=place), item.file))
@@ -367,7 +368,7 @@ class Survey:
         )
 
     def _missing_of_service(self) -> str:
-        """Return the script that the chosen service starts, if its folder is mapped but the file is missing."""
+        """Return the script that the chosen service starts, if its folder is mapped but has no such file."""
         chosen = self.chosen
         if chosen is None or chosen.seen is None or chosen.file is not None or chosen.seen.launch.is_module:
             return ""
@@ -400,7 +401,7 @@ class Survey:
         return with_local(self.tree, chosen_manager, self.dependency_files, self.readme)
 
     def near_devcontainers(self) -> list[DevcontainerFact]:
-        """Return the dev containers, those beside the program first."""
+        """Return the dev containers, first those beside the program."""
         file = self.entry.file if self.entry and self.entry.file else ""
         beside = [
             item
@@ -412,18 +413,18 @@ class Survey:
             for item in self.devcontainers
             if item not in beside and item.path.startswith(".devcontainer")
         ]
-        # With a program, dev containers of other folders are examples.
+        # If there is a program, dev containers of other folders are only examples.
         return [*beside, *own] if file else list(self.devcontainers)
 
     def build_text(self) -> TextEvidence:
-        """Return the RUN lines of the program's Dockerfile, empty if missing."""
+        """Return the RUN lines of the program's Dockerfile; empty without a Dockerfile."""
         if self.dockerfile is None or self.dockerfile.path not in self.dockerfile_texts:
             return TextEvidence(text="", source="")
         text = "\n".join(run_lines(self.dockerfile_texts[self.dockerfile.path]))
         return TextEvidence(text=text, source=self.dockerfile.path)
 
     def _build_context(self, dockerfile: str) -> str:
-        """Return a Dockerfile's likely build context: its own folder, unless its sources exist only in the root."""
+        """Return a Dockerfile's probable build context: its folder, or the root if only that has the copied sources."""
         for item in self.devcontainers:
             if item.dockerfile == dockerfile and item.context is not None:
                 return item.context

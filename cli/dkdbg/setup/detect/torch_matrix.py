@@ -1,7 +1,7 @@
-"""List the Python and CUDA versions of each torch release's wheels, and the default index's CUDA.
+"""The Python and CUDA versions of each torch release's wheels, and the CUDA of the wheel on the default index.
 
-Source: PyTorch's RELEASE.md compatibility matrix and the metadata of the wheels themselves (torch 2.0 and later);
-for 1.x the "previous versions" page of pytorch.org.
+Sources: PyTorch's RELEASE.md compatibility matrix and the metadata of the wheels (torch 2.0 and later), and the page
+"Previous versions" of pytorch.org (1.x).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchRelease:
-    """A minor release of torch.
+    """A minor release of torch, such as 2.9.
 
     Attributes:
-        torch: such as `2.9`.
+        torch: the release, such as `2.9`.
         latest: its last patch release.
-        python: lowest and highest Python minor number (the 10 of 3.10), both included.
-        cuda: CUDA minor versions of its Linux wheels.
-        default: the CUDA of the wheel on the default index.
+        python: lowest and highest Python minor version (10 for 3.10).
+        cuda: CUDA versions of its Linux wheels.
+        default: CUDA version of the wheel on the default index.
     """
 
     torch: str
@@ -75,7 +75,7 @@ RELEASES = (
 
 
 def release_of(version: str) -> TorchRelease | None:
-    """Return the release of a full or minor torch version (`2.9.1+cu128`, `2.9`), None if unknown."""
+    """Return the release of a torch version such as `2.9.1+cu128` or `2.9`; None if unknown."""
     try:
         parsed = Version(version)
     except InvalidVersion:
@@ -87,7 +87,7 @@ def release_of(version: str) -> TorchRelease | None:
 def newest(
     spec: SpecifierSet | None = None, *, cuda: str | None = None, python: int | None = None
 ) -> TorchRelease | None:
-    """Return the newest release that fits all given limits: requirement, CUDA minor version, Python minor number."""
+    """Return the newest release that fits the given limits: specifier, CUDA version, Python minor version."""
     for release in reversed(RELEASES):
         fits_spec = spec is None or any(
             spec.contains(text) for text in (release.latest, f"{release.torch}.0")

@@ -1,4 +1,4 @@
-"""Load untrusted YAML, TOML and JSON, and narrow its values to expected types."""
+"""Load untrusted YAML, TOML and JSON, and check the types of values."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ruamel.yaml.constructor import SafeConstructor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: A value from a parser; narrowed by the functions here at each use.
+#: A value from a parser, whose type is checked at each use by the functions here.
 Value = Any
 
 
 def table(value: Value) -> dict[str, Value]:
-    """Return a mapping, also one tagged `!override`; empty for any other value."""
+    """Return a mapping, also if it is tagged `!override`; empty for other values."""
     value = value.value if isinstance(value, Override) else value
     return value if isinstance(value, dict) else {}
 
 
 def elements(value: Value) -> list[Value]:
-    """Return the elements of a list, or a string as one element; empty for any other value."""
+    """Return the elements of a list; a string counts as one element, and other values as none."""
     if isinstance(value, str):
         return [value]
     return list(value) if isinstance(value, (list, tuple)) else []
@@ -34,13 +34,13 @@ def elements(value: Value) -> list[Value]:
 
 @dataclass(frozen=True, eq=False)
 class Override:
-    """A value with compose's tag `!override` (it replaces an earlier file's value) or `!reset` (`value` is None)."""
+    """A value tagged `!override` in compose (it replaces an earlier file's value) or `!reset` (`value` is None)."""
 
     value: Value
 
 
 def untagged(value: Value) -> Value:
-    """Return a value without compose's tags; values tagged `!reset` are left out."""
+    """Return a value with compose's tags removed, and without the values tagged `!reset`."""
     if isinstance(value, Override):
         return untagged(value.value)
     if isinstance(value, dict):
@@ -53,7 +53,7 @@ def _is_reset(value: Value) -> bool:
 
 
 class _Constructor(SafeConstructor):
-    """Constructor of plain YAML values that ignores tags, except compose's `!reset` and `!override`."""
+    """Constructs plain YAML values. Ignores tags except compose's `!reset` and `!override`."""
 
 
 def _plain(constructor: SafeConstructor, node: Value) -> Value:
@@ -69,23 +69,23 @@ _Constructor.add_constructor(None, _plain)
 _Constructor.add_constructor("!reset", lambda *_: Override(None))
 _Constructor.add_constructor("!override", lambda constructor, node: Override(_plain(constructor, node)))
 
-#: Limits above any real configuration: parsers take minutes for larger files (15 KB a second).
+#: Limits above any real configuration; the parsers read only 15 KB a second.
 MAX_CHARS, MAX_DEPTH, MAX_VALUES, MAX_DOCUMENTS = 128_000, 200, 100_000, 1_000
 
 
 def load_yaml(text: str, *, keeps_tags: bool = False) -> Value:
-    """Return the value of the first YAML document; with `keeps_tags` compose's tags stay, as `Override`.
+    """Return the value of the first YAML document; with `keeps_tags`, compose's tags stay as `Override`.
 
     Raises:
-        YAMLError: with a position, if known.
-        ValueError, RecursionError: the text is larger or deeper than any configuration, with its aliases expanded.
+        YAMLError: the text is not YAML; has a position, if known.
+        ValueError, RecursionError: with aliases expanded, the text is larger or deeper than any configuration.
     """
     found = next(_yaml_documents(text), None)
     return found if keeps_tags else untagged(found)
 
 
 def load_yaml_documents(text: str) -> list[Value]:
-    """Return the values of all YAML documents.
+    """Return the values of all YAML documents in a text.
 
     Raises:
         YAMLError, ValueError, RecursionError: as `load_yaml`.
@@ -107,10 +107,10 @@ def _yaml_documents(text: str) -> Iterator[Value]:
 
 @functools.lru_cache(maxsize=16)
 def load_toml(text: str) -> Value:
-    """Return the value of a TOML document. It is cached for several readers, which must not change it.
+    """Return the value of a TOML document. Callers must not change it, because it is cached.
 
     Raises:
-        TOMLKitError: with a position.
+        TOMLKitError: the text is not TOML; has a position.
         ValueError, RecursionError: as `load_yaml`.
     """
     check_text(text)
@@ -119,12 +119,12 @@ def load_toml(text: str) -> Value:
     return value
 
 
-#: An escape beyond U+10FFFF, for which ruamel.yaml raises OverflowError.
+#: An escape above U+10FFFF, for which ruamel.yaml raises OverflowError.
 _NO_CHARACTER = re.compile(r"\\U(?!000|0010)[0-9A-Fa-f]{8}")
 
 
 def check_text(text: str) -> None:
-    """Raise ValueError if a text is larger or deeper than any configuration, or has an escape beyond U+10FFFF."""
+    """Raise ValueError if a text is larger or deeper than any configuration, or has an escape above U+10FFFF."""
     if _NO_CHARACTER.search(text):
         raise ValueError("it has an escape beyond U+10FFFF")
     if len(text) > MAX_CHARS:
@@ -136,12 +136,12 @@ def check_text(text: str) -> None:
             deepest = max(deepest, depth)
         elif char in "]}" and depth:
             depth -= 1
-    if deepest > 5 * MAX_DEPTH:  # brackets in strings and comments are counted, too
+    if deepest > 5 * MAX_DEPTH:  # generous: counts brackets in strings and comments, too
         raise ValueError("it is nested too deeply")
 
 
 def _check_value(value: Value) -> None:
-    """Reject values that are too large with their aliases expanded, such as nine levels of nine aliases."""
+    """Raise ValueError for a value that is too large with its aliases expanded, such as nine levels of nine aliases."""
     left, waiting = MAX_VALUES, [(value, 0)]
     while waiting:
         each, depth = waiting.pop()

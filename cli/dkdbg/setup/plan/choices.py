@@ -1,4 +1,4 @@
-"""List the decisions of a plan that have alternatives, for the user to choose from."""
+"""List the decisions of a plan that have alternatives, so that the user can choose."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, EntryPoint, RepoFacts
     from dkdbg.core.plan import ServicePlan
 
-#: `init` asks about a program that scores at most this many points less than the best one; see
-#: setup/detect/launch/entrypoint.py.
+#: `init` asks about a program with at most this many points less than the best one (see
+#: setup/detect/launch/entrypoint.py).
 _NEAR_POINTS = 3.0
-#: Maximum number of questions that one `init` asks, and of options offered in one question.
+#: Maximum number of questions in one `init`; maximum number of options in one question.
 MAX_QUESTIONS, MAX_ASKED = 3, 5
 _MAX_OPTIONS = 60
 
@@ -34,14 +34,14 @@ def choices(
     *,
     is_generated: bool,
 ) -> tuple[Choice, ...]:
-    """Return the choices that the user has not set, in the order of asking.
+    """Return the choices that the user has not made, in the order of asking.
 
-    A choice without alternatives is left out, except `command`.
+    A choice without alternatives is omitted, except `command`.
 
     Args:
-        config: flags and dkdbg.toml.
-        dockerfile: the user's Dockerfile that the image is built from; None without one.
-        is_generated: whether dkdbg writes the image's Dockerfile.
+        config: command line options and dkdbg.toml.
+        dockerfile: the user's Dockerfile for the image; None if the user has none.
+        is_generated: whether dkdbg generates the Dockerfile.
     """
     gpu = Option(value=facts.gpu, source=facts.gpu_source)
     python = Option(value=facts.python.version, source=facts.python.source)
@@ -79,8 +79,8 @@ def _of_facts(facts: RepoFacts, topic: str, chosen: Option | None) -> Choice | N
 def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact | None) -> Choice | None:
     """Return the planned command, and the other programs as alternatives.
 
-    No alternative is close if the command comes from a service or an image: such a command is certain. If the service
-    only idles, the best three programs are close.
+    A command from a service or an image is certain, so no alternative is close. If the service only idles, the three
+    best programs are close.
     """
     best = facts.entrypoint
     usable = [each for each in facts.candidates if not each.shows_windows]
@@ -104,9 +104,9 @@ def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact 
 
 
 def _wait(facts: RepoFacts, service: ServicePlan) -> Choice | None:
-    """Return the choice between waiting for an editor and starting at once; None if the command only idles.
+    """Return the choice whether to wait for an editor or start at once; None if the command only idles.
 
-    The two are close for a script with published ports, which may be a server or a training run.
+    Both options are close for a script with published ports: it may be a server or a training run.
     """
     entry = facts.entrypoint
     if service.idle:
@@ -125,14 +125,14 @@ def _wait(facts: RepoFacts, service: ServicePlan) -> Choice | None:
 
 
 def typed(entry: EntryPoint) -> str:
-    """Return a candidate's command line as a value of `--command`, which starts in the repository root."""
+    """Return a program's command line as a value for `--command`, which starts in the repository's root."""
     argv, left = without_blanks(as_words(entry.command))
     line = shlex.join(argv) if left else entry.command
     return line if entry.cwd in {".", ""} else f"cd {shlex.quote(entry.cwd)} && {line}"
 
 
 def unasked(choices: tuple[Choice, ...]) -> tuple[str, ...]:
-    """Return a line for each choice with close alternatives: the chosen value, the alternatives, and the flag."""
+    """Return a line for each choice with close alternatives: the chosen value, the others, and the option to use."""
     return tuple(
         f"{each.topic}: {shown(each.options[0])}; it could be {' or '.join(map(shown, each.options[1 : each.close]))}"
         f" (choose with --{each.topic})"

@@ -1,4 +1,4 @@
-"""Build the entries of launch.json and tasks.json."""
+"""Build the entries for launch.json and tasks.json."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ UP_LABEL = "dkdbg: up"
 RESTART_LABEL = "dkdbg: restart"
 STOP_LABEL = "dkdbg: stop"
 DOWN_LABEL = "dkdbg: down"
-#: Task that follows the program's whole output, also before an editor is attached.
+#: Task that shows the program's whole output, even before an editor is attached.
 LOGS_LABEL = "dkdbg: logs"
-#: Prefixes of the names of a target's launch entry and task.
+#: Prefixes: name of the launch entry, and label of the task, for a target.
 TARGET_NAME, TARGET_LABEL = "dkdbg: on ", "dkdbg: run on "
-#: Name of the compound for all ranks, and of its task; prefix of the names of its entries.
+#: Name of the compound for all ranks and of its task; prefix of its entries' names.
 RANKS_NAME, RANK_NAME = "dkdbg: ranks", "dkdbg: rank "
-#: Port of rank 0, if the debug service does not use it.
+#: Port of rank 0, unless the debug service uses that port.
 FIRST_RANK_PORT = 5678
-#: VS Code lists entries with a `group` first, ordered by group; F5 starts the first one until the user chooses
+#: VS Code lists entries with a `group` first, in the groups' order. F5 starts the first entry, until the user chooses
 #: another.
 FIRST = {"group": "0_dkdbg", "order": 1}
-#: Property of the attach request for the token (agent/proxy/listener/tokens.py), and id of the input that asks for it.
+#: Attach argument with the token (agent/proxy/listener/tokens.py), and id of the VS Code input that asks for it.
 TOKEN_PROPERTY = "dkdbgToken"  # noqa: S105
-#: Values of TOKEN_PROPERTY: references that the editor resolves, never the token itself.
+#: Values of TOKEN_PROPERTY: references that VS Code resolves, never the token itself.
 TOKEN_REFERENCES = {FROM_ENVIRONMENT: "${env:DKDBG_TOKEN}", FROM_PERSON: f"${{input:{TOKEN_PROPERTY}}}"}
 
 
 def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, object]:
-    """Return the attach configuration of launch.json.
+    """Return the attach entry for launch.json.
 
-    debugpy copies the attach arguments into the announcement of each child process, so `connect` brings the children
-    back through the same port. `redirectOutput` is explicit, so that a new `init` replaces the `false` that earlier
-    versions wrote. `internalConsoleOptions` shows the Debug Console at every start, where the task's terminal was; VS
-    Code's default does so only the first time.
+    debugpy copies the attach arguments into the announcement of each child process, so that with `connect` the children
+    attach through the same port. `redirectOutput` is explicit, to replace the `false` that earlier versions of dkdbg
+    wrote. `internalConsoleOptions` shows the Debug Console at every start, in place of the task's terminal; by default
+    VS Code does so only at the first.
 
     Args:
-        plan: source of the path mappings and the token.
+        plan: has the path mappings and how to get the token.
         port: local port to attach to.
-        project: id from `project_id` of setup/render/editor_files.py; empty to attach to any project.
+        project: id from `project_id` in setup/render/editor_files.py; empty to attach to any project.
     """
     connect: dict[str, object] = {"host": PUBLISHED_ON, "port": port}
     if project:
-        connect[PROJECT] = project  # within `connect`, where editors do not underline it
+        connect[PROJECT] = project  # inside `connect`, where VS Code does not underline it
     entry: dict[str, object] = {
         "name": ATTACH_NAME,
         "type": "debugpy",
@@ -66,14 +66,14 @@ def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, o
         "preLaunchTask": UP_LABEL,
         "presentation": dict(FIRST),
     }
-    # VS Code underlines properties that debugpy does not know, so add it only where needed.
+    # Only where needed, because VS Code underlines properties that debugpy does not declare.
     if plan.token != FROM_NOWHERE:
         entry[TOKEN_PROPERTY] = TOKEN_REFERENCES[plan.token]
     return entry
 
 
 def inputs(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
-    """Return the inputs that the editor asks the user for at each start."""
+    """Return the VS Code inputs for which the user is asked at each start."""
     if plan.token != FROM_PERSON:
         return ()
     question = (
@@ -83,12 +83,12 @@ def inputs(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
 
 
 def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> dict[str, object]:
-    """Return the launch entry for a target: F5 runs the program there and attaches to it.
+    """Return the launch entry for a target, with which F5 runs the program there and attaches to it.
 
     Args:
         name: the target, as the user types it.
-        port: local port that `dkdbg run --attach` forwards to the target.
-        mappings: debugpy's pathMappings.
+        port: local port from which `dkdbg run --attach` forwards to the target.
+        mappings: pathMappings, as debugpy reads them.
     """
     return {
         "name": TARGET_NAME + name,
@@ -105,26 +105,26 @@ def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) ->
 
 
 def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
-    """Return the task that F5 on a target runs first; its terminal is the program's, including Ctrl-C.
+    """Return the task that F5 on a target runs first; its terminal belongs to the program, so Ctrl-C reaches that.
 
-    The task keeps running in the background, and VS Code attaches once the remote agent reports that it listens.
+    The task stays in the background, and VS Code attaches once the remote agent reports that it listens.
     """
     return _background(name, ["run", "--reload", "--wait", "--attach", str(port), "--on", name, "--", *argv])
 
 
 def first_rank_port(service: int, count: int) -> int:
-    """Return rank 0's port: debugpy's default, or the port after the debug service's if that is in the ranks' range."""
+    """Return rank 0's port: debugpy's default, or the debug service's plus one if that is in the ranks' range."""
     return service + 1 if FIRST_RANK_PORT <= service < FIRST_RANK_PORT + count else FIRST_RANK_PORT
 
 
 def rank_entries(plan: ProjectPlan, base: int, count: int) -> tuple[dict[str, object], ...]:
-    """Return a launch entry for each rank, for editors without child sessions: rank r is on the port `base` + r."""
+    """Return a launch entry for each rank, for editors without child sessions: rank r uses the port `base` + r."""
     return tuple(_rank_entry(plan, base, rank) for rank in range(count))
 
 
 def _rank_entry(plan: ProjectPlan, base: int, rank: int) -> dict[str, object]:
     entry = launch_entry(plan, base + rank)
-    del entry["preLaunchTask"]  # the compound's task serves all of them
+    del entry["preLaunchTask"]  # the compound has a task for all of them
     entry["subProcess"] = False
     entry["presentation"] = {"hidden": True}
     return {**entry, "name": f"{RANK_NAME}{rank}"}
@@ -142,14 +142,14 @@ def ranks_compound(entries: Sequence[Mapping[str, object]]) -> dict[str, object]
 
 
 def ranks_task(base: int) -> dict[str, object]:
-    """Return the compound's task, which starts the service and opens each rank's port, even before the rank runs."""
+    """Return the compound's task, which starts the service and opens each rank's port before the rank runs."""
     argv = ["attach", "--ports", str(base)]
     task = _background("", argv, begins="attach your editor to ", ends="rank r: attach to ")
     return {**task, "label": RANKS_NAME, "dependsOn": [UP_LABEL]}
 
 
 def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
-    """Return F5's first task on a debug copy: create it from `overlay`, forward its port, remove it at the end."""
+    """Return the task that F5 on a debug copy runs first: create the copy, forward its port, at the end remove it."""
     return _background(name, ["up", "--on", name, "--overlay", overlay, "--attach", str(port), "--yes"])
 
 
@@ -160,9 +160,9 @@ def _background(
     begins: str = "^dkdbg: attach an editor to ",
     ends: str = "^dkdbg: (waiting for a debugger|a debugger can attach) on ",
 ) -> dict[str, object]:
-    """Return a background task that runs as long as the user debugs at a target.
+    """Return a background task that runs while the user debugs on a target.
 
-    VS Code attaches once a line of its output matches `ends`.
+    VS Code attaches once a line of the task's output matches `ends`.
     """
     return {
         "label": TARGET_LABEL + name,
@@ -174,7 +174,7 @@ def _background(
         "presentation": {"reveal": "always", "panel": "dedicated", "showReuseMessage": False, "clear": True},
         "problemMatcher": {
             "owner": "dkdbg",
-            # VS Code requires a pattern. This one never matches, because the program reports no problems in files.
+            # VS Code requires a pattern. This one never matches, because the task reports no problems in files.
             "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
             "background": {"activeOnStart": True, "beginsPattern": begins, "endsPattern": ends},
         },
@@ -182,7 +182,7 @@ def _background(
 
 
 def path_mappings(mappings: tuple[Mapped, ...]) -> list[dict[str, str]]:
-    """Return debugpy's pathMappings."""
+    """Return the mappings as pathMappings of a launch entry."""
     root = "${workspaceFolder}"
     return [
         {"localRoot": root if m.local == "." else f"{root}/{m.local}", "remoteRoot": str(m.remote)}
@@ -191,12 +191,12 @@ def path_mappings(mappings: tuple[Mapped, ...]) -> list[dict[str, str]]:
 
 
 def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
-    """Return the entries of tasks.json.
+    """Return the entries for tasks.json.
 
-    The task `up` ends as soon as an attach will work, or fails with the reason why it will not. It is a process
-    task without a background matcher: VS Code starts the debugger when the task ends with 0, and asks the user
-    otherwise. Its terminal is shown from the start: a first build takes minutes, and with a hidden terminal VS
-    Code shows nothing for 10 s and then offers Debug Anyway.
+    The task `up` ends as soon as an attach works, or fails with the reason. It has no background matcher: VS Code
+    starts the debugger when the task exits with 0, and otherwise asks the user. Its terminal is shown from the start,
+    because a first build takes minutes; with a hidden terminal VS Code shows nothing for 10 s, and then offers Debug
+    Anyway.
     """
     quiet = {"reveal": "silent", "panel": "dedicated", "showReuseMessage": False, "clear": True}
     shown = {**quiet, "reveal": "always"}

@@ -1,4 +1,4 @@
-"""Choose the debug service's image, or plan a Dockerfile for it; list the files that go into it."""
+"""Choose the debug service's image, or plan a Dockerfile for it; list the files that the image depends on."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
 
-#: Packages that compile CUDA code at installation, which needs nvcc in the image.
+#: Packages that compile CUDA code during installation, for which the image needs nvcc.
 CUDA_BUILDS = frozenset(
     {"apex", "causal-conv1d", "deepspeed", "detectron2", "flash-attn", "mamba-ssm", "nvdiffrast", "pytorch3d", "tinycudann"}
 )  # fmt: skip
-#: Packages that import torch while they build, such as flash-attn.
+#: Packages whose build imports torch.
 NO_ISOLATION = frozenset({"apex", "causal-conv1d", "detectron2", "flash-attn", "mamba-ssm"})
 DEVEL_BASE = "nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04"
-#: Variables by which the user decides whether and where Python writes bytecode.
+#: Variables by which the user controls whether and where Python writes bytecode.
 _OF_BYTECODE = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"})
 
 
@@ -35,8 +35,8 @@ def plan_image(
     """Plan the image for a repository without a compose service to extend.
 
     Args:
-        facts: the repository's facts, without unusable Dockerfiles.
-        taken: paths of all Dockerfiles of the repository, usable or not; the generated one gets another name.
+        facts: the repository's facts, without Dockerfiles that cannot be used.
+        taken: paths of all Dockerfiles in the repository; the generated one gets another path.
         apt: further Debian packages to install.
     """
     existing = usable_dockerfile(facts)
@@ -73,9 +73,9 @@ def plan_image(
 
 
 def usable_dockerfile(facts: RepoFacts) -> str | None:
-    """Return the Dockerfile in the root or in docker/ that builds this repository; the name `Dockerfile` comes first.
+    """Return the Dockerfile in the root or in docker/ that builds this repository, first one called `Dockerfile`.
 
-    A file that the user has named (--dockerfile) may be in any folder.
+    A Dockerfile that the user named (--dockerfile) may be in any folder.
     """
     if facts.asked_dockerfile:
         return facts.dockerfile
@@ -121,7 +121,7 @@ def _apt(facts: RepoFacts, base: str, more: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def conda_environment(facts: RepoFacts) -> str | None:
-    """Return the environment file for conda; None with another package manager, or if only the README mentions conda."""
+    """Return the conda environment file; None for other package managers, or if only the README mentions conda."""
     if facts.package_manager != "conda":
         return None
     return next((name for name in facts.dependency_files if name.endswith((".yml", ".yaml"))), None)
@@ -136,11 +136,11 @@ def _installer(facts: RepoFacts) -> str:
 
 
 def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
-    """Return the RUN lines for the dependencies, the slowest and least often changed first (layer cache)."""
+    """Return the RUN lines for the dependencies; the slowest and least often changed come first (layer cache)."""
     files = facts.dependency_files
     if facts.package_manager == "uv" and any(name.endswith("uv.lock") for name in files):
         return (_uv(facts),)
-    # Without a lock, poetry reads the repository's local packages, but their folders are not in the image yet.
+    # Without a lock file poetry would read the repository's local packages, whose folders are not in the image yet.
     if facts.package_manager == "poetry" and (
         any(name.endswith("poetry.lock") for name in files) or not facts.local_packages
     ):
@@ -151,7 +151,7 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     if environment := conda_environment(facts):
         quoted = shlex.quote(environment)
         run = f"micromamba install -y -n base -f {quoted} && micromamba clean -a -y"
-        if facts.installs_itself:  # `- -e .` needs the sources, which are copied and installed later
+        if facts.installs_itself:  # `-e .` needs the sources, which are copied later
             run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*[A-Za-z0-9_.\/-]+|\.\.?(\/[A-Za-z0-9_.\/-]*)?)(\[.*\])? *(#.*)?$/\1pip/' {quoted} && {run}"
         return (Install(run=run, copy=(environment, *facts.included)),)
     requirement_files = tuple(name for name in files if name.endswith((".txt", ".in")))
@@ -172,9 +172,9 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
 
 
 def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
-    """Return undeclared imports, to be installed in the same pip command as the declared dependencies.
+    """Return undeclared imports, to install in one pip command with the declared dependencies.
 
-    Wheels of torch before 2.3 are built for numpy 1 (pytorch #107302).
+    With torch before 2.3 numpy becomes `numpy<2`, because those wheels are built for numpy 1 (pytorch #107302).
     """
     version = facts.torch.version if facts.torch else None
     is_old = version is not None and _version_key(version) < (2, 3)
@@ -182,12 +182,12 @@ def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
 
 
 def _index(facts: RepoFacts) -> str:
-    """Return pip's option for the repository's torch index: the default index has torch for one CUDA version only."""
+    """Return pip's option for the index with torch for the right CUDA; the default index has only one CUDA version."""
     return f" --extra-index-url {shlex.quote(facts.torch_index)}" if facts.torch_index else ""
 
 
 def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
-    """Return a separate installation of torch, if the program uses it and no dependency file declares it."""
+    """Return an installation of torch alone, if the program uses torch and no dependency file declares it."""
     named = {_bare(name) for name in (*facts.declared, *facts.requirements)}
     if facts.torch is None or "torch" in named or "torch" not in facts.frameworks:
         return ()
@@ -197,7 +197,7 @@ def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
 
 
 def gpu_extra(facts: RepoFacts) -> str | None:
-    """Return the extra for torch's GPU or CPU build, as needed; None if it is missing, or `cpu` is."""
+    """Return the extra with torch for a GPU or for the CPU, as needed; None if that extra or `cpu` is missing."""
     if "cpu" not in facts.extras:
         return None
     groups = [name for name in facts.extras if re.fullmatch(r"(gpu|cuda|cu\d+)[\w.-]*", name, re.ASCII)]
@@ -220,7 +220,7 @@ def _poetry(facts: RepoFacts) -> Install:
 
 
 def _with_tool(tool: str, command: str, files: tuple[str, ...]) -> Install:
-    """Return an installation by a package manager in its own environment, apart from the project's dependencies."""
+    """Return an installation by a package manager that is itself installed in a separate environment."""
     return Install(
         run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{command}",
         copy=files,
@@ -230,8 +230,9 @@ def _with_tool(tool: str, command: str, files: tuple[str, ...]) -> Install:
 def _from_own_indexes(facts: RepoFacts) -> Iterator[Install]:
     """Yield an installation from each index that the repository names for certain requirements.
 
-    Among several indexes pip takes the highest version, which an attacker may upload to PyPI under the same name.
-    The later installation of all requirements keeps the packages installed here, and adds their dependencies.
+    They come first: with several indexes at once, pip takes the highest version, and an attacker could upload one to
+    PyPI under the same name. The later installation of all requirements keeps these packages, and adds their
+    dependencies.
     """
     for url, names in facts.indexed:
         if known := list(filter(literal.is_requirement, names)):
@@ -244,7 +245,7 @@ def _from_names(names: tuple[str, ...], index: str) -> tuple[Install, ...]:
     by_git = [name for name in known if name.startswith("git+") and name not in late]
     plain = [name for name in known if name not in {*late, *by_git}]
     installs = [Install(run=f"pip install{index} {shlex.join(plain)}")] if plain else []
-    if by_git:  # a setup.py may import what is installed before it, such as torch
+    if by_git:  # a setup.py may import packages that are installed before it, such as torch
         urls = shlex.join(by_git)
         installs.append(Install(run=f"pip install {urls} || pip install --no-build-isolation {urls}"))
     if late:
@@ -258,7 +259,7 @@ def _bare(requirement: str) -> str:
 
 
 def inputs_of_generated(image: ImagePlan) -> tuple[str, ...]:
-    """Return the input files of an image built from the generated Dockerfile, relative to the repository's root."""
+    """Return the input files of an image from the generated Dockerfile, relative to the repository's root."""
     copied = tuple(name for install in image.installs for name in install.copy)
     packaging = PROJECT_FILES if image.installs_project else ()
     named = (str(image.dockerfile), f"{image.dockerfile}.dockerignore", *copied, *packaging)
@@ -271,9 +272,9 @@ def inputs_of_users(
     """Return the input files of the user's image, relative to the repository's root; None if any file may be one.
 
     Args:
-        dockerfile: the Dockerfile of the image.
+        dockerfile: the image's Dockerfile.
         base: the service to debug.
-        mounted: (local, remote) of all mounts over the image.
+        mounted: (local, remote) of all mounts in the container.
     """
     context = (base.context if base else None) or "."
     if dockerfile.inputs is None:
@@ -284,7 +285,7 @@ def inputs_of_users(
     if any((posixpath.normpath(f"{context}/{local}"), remote) not in mounted for local, remote in folders):
         return None
     if len({local for local, _ in folders}) < sum(name.endswith("/") for name in dockerfile.inputs):
-        return None  # an input is copied to a folder that is not mounted
+        return None  # an input folder is copied to an unknown path, which no mount may cover
     found = [
         posixpath.normpath(f"{context}/{name}") + ("/" if name.endswith("/") else "")
         for name in dockerfile.inputs
@@ -301,14 +302,14 @@ def inputs_of_users(
 def takes_bytecode(
     facts: RepoFacts, dockerfile: DockerfileFact, base: ServiceFact | None, variables: frozenset[str]
 ) -> bool:
-    """Return whether a `__pycache__` in the repository would make the next image build install packages again.
+    """Return whether a `__pycache__` in the repository would make the next build install the packages again.
 
     Args:
-        facts: provides the .dockerignore files.
-        dockerfile: the Dockerfile of the image; it is affected only if it installs something after copying code.
-            BuildKit prefers the Dockerfile's own .dockerignore to the context's.
+        facts: has the .dockerignore files.
+        dockerfile: the image's Dockerfile. Only one that installs packages after copying code is affected; BuildKit
+            prefers its own .dockerignore to the context's.
         base: the service to debug.
-        variables: names of variables that the user sets for the container, such as PYTHONDONTWRITEBYTECODE.
+        variables: names of variables that the user sets in the container, such as PYTHONDONTWRITEBYTECODE.
     """
     variables |= {name for name, _ in dockerfile.env} | (base.variables if base else frozenset())
     if variables & _OF_BYTECODE or dockerfile.inputs is not None:
@@ -320,5 +321,5 @@ def takes_bytecode(
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a path stays below the root and can be written on one line of a shell script."""
+    """Return whether a path stays below the root and fits on one line of a shell script."""
     return ".." not in PurePosixPath(name).parts and not name.startswith("/") and name.isprintable()

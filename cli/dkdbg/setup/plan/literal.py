@@ -1,8 +1,8 @@
-"""Reject repository text that cannot be written into our files, before anything is written.
+"""Reject text from the repository that cannot be written to our files, before any file is written.
 
-Quoting for a file's own syntax happens at rendering. This module rejects text that cannot be quoted: editors and
-dev container tools replace `${...}` everywhere and have no escape for it, values in a Dockerfile or .env file
-cannot contain a line end, and a command line cannot contain NUL.
+Rendering quotes text for the syntax of each file. This module rejects text for which there is no quoting: editors and
+dev container tools replace `${...}` everywhere and have no escape for it, a value in a Dockerfile or .env file cannot
+contain a newline, and a command line cannot contain NUL.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import RepoFacts
     from dkdbg.core.plan import ImagePlan, Mapping, ServicePlan
 
-#: An image with optional tag and digest (Docker's reference grammar; upper case for host names).
+#: An image with optional tag and digest (Docker's reference grammar; upper case occurs in host names).
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
-#: Characters with a special meaning in a Dockerfile, .dockerignore or pip's files.
+#: Characters with a special meaning in a Dockerfile, a .dockerignore or a requirements file.
 _SPECIAL = re.compile(r"[\\\"'$`*?!#<>\[\]{}|&;]")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][^\s\\]*( @ [^\s\\]+)?( ;( [^\s\\]+)+)?")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-#: NUL, and lone surrogates, which UTF-8 cannot encode.
+#: NUL, and lone surrogates, for which UTF-8 has no encoding.
 _NOT_AN_ARGUMENT = re.compile("[\0\ud800-\udfff]")
-#: A value in a .env file that needs no quotes.
+#: Value that needs no quotes in a .env file.
 _ENV_VALUE = re.compile(r"[^\s\"'$`#\\]+")
 
 
@@ -79,7 +79,7 @@ def _check_image(image: ImagePlan) -> None:
 
 
 def is_file_name(path: str) -> bool:
-    """Return whether a Dockerfile and .dockerignore can name this file, and pip does not take its name as an option."""
+    """Return whether a Dockerfile and a .dockerignore can name this file, and pip does not take it for an option."""
     return (
         all(map(is_text, path))
         and not _SPECIAL.search(path)
@@ -89,7 +89,7 @@ def is_file_name(path: str) -> bool:
 
 
 def is_requirement(text: str) -> bool:
-    """Return whether the text is a requirement for pip, perhaps with a URL or an environment marker, not an option."""
+    """Return whether a text is a requirement for pip (also with URL or environment marker), and not an option."""
     return _REQUIREMENT.fullmatch(text) is not None and all(map(is_text, text))
 
 

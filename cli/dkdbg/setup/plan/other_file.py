@@ -1,4 +1,4 @@
-"""Collect the dependencies that a debug service has in a compose file that compose does not read by default."""
+"""Collect what a debug service needs from a compose file that plain `docker compose` does not read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Brought:
-    """Parts that dkdbg's compose file needs, besides the extended service, from that service's file.
+    """Parts that dkdbg's compose file takes, besides the extended service, from that service's file.
 
     Attributes:
-        dependencies: services to extend one by one, because the service depends on them.
+        dependencies: services on which the extended one depends; each is extended as well.
         includes: compose files to include, because dependencies are defined in files that these include.
-        parts: (section, name, definition as JSON) for the top level of dkdbg's file, see ServiceFact.parts.
+        parts: (section, name, definition as JSON) for the top level of dkdbg's file; see ServiceFact.parts.
         without: dependencies that cannot be provided.
-        resets: keys of the service to reset, because they refer to services in `without`.
+        resets: keys of the service that refer to services in `without`, and so have to be reset.
     """
 
     dependencies: tuple[ServiceFact, ...] = ()
@@ -31,10 +31,10 @@ class Brought:
 
 
 def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
-    """Return the parts of a service's file that the service needs; no parts if compose reads that file anyway.
+    """Return the parts that the service needs from its file; none if plain compose reads that file anyway.
 
-    Compose rejects an undefined network, volume or dependency. Including the file is the last resort: all its services
-    would start with the user's own, and services in both files would be merged.
+    Compose rejects an undefined network, volume or dependency. To include the whole file is the last resort: all its
+    services would start with the user's own, and services in both files would be merged.
     """
     read = facts.compose_read
     if base is None or base.file in read:
@@ -59,9 +59,9 @@ _OWN_PROFILES = frozenset({PROFILE, DEVCONTAINER_PROFILE})
 
 
 def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:
-    """Return the services to add to dkdbg's profiles, because services that those profiles start depend on them.
+    """Return the services to add to dkdbg's profiles, because services in those profiles depend on them.
 
-    Only services of files that compose merges with dkdbg's are returned. The debug service extends `base`.
+    Return only services in files that compose merges with dkdbg's. The debug service extends `base`.
     """
     merged = main_files(facts.compose_files, facts.compose_env)
     profiles: dict[str, set[str]] = {}

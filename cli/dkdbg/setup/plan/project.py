@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import ServicePlan
 
 DEVCONTAINER = ".devcontainer/devcontainer.json"
-#: Path of our dev container beside the user's own; the editor offers both.
+#: Path of dkdbg's dev container if the user has one already; the editor offers both.
 SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
-#: User of the dev container if the image has root only.
+#: User of the dev container if the image has only root.
 REMOTE_USER = "dev"
-#: `cd` in a shell command: the program then starts in another folder.
+#: `cd` in a shell command, after which the program starts in another folder.
 _CD = re.compile(r"\bcd\s")
 #: Oldest Python that debugpy and the agent support.
 OLDEST = (3, 8)
@@ -106,7 +106,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
 def _of_mapping(
     service: ServicePlan, mappings: tuple[Mapping, ...], dockerfile: DockerfileFact | None
 ) -> Iterator[str]:
-    """Yield a note if the image has its own code in a folder that is not mapped, or a mount replaces a volume."""
+    """Yield a note for code in the image that is in no mapped folder, and for a volume that a mount replaces."""
     for name, remote in service.extends.volumes if service.extends else ():
         if remote in {mounted for _, mounted in service.mounts}:
             yield f"your volume {name} at {remote} is replaced by the checkout: the program neither sees nor changes the volume's files"
@@ -122,7 +122,7 @@ def _of_mapping(
 
 
 def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFacts:
-    """Return facts in which `base` is built from the Dockerfile of `image`, since its own image lacks packages."""
+    """Return facts with `base` built from the Dockerfile of `image`, because its own image lacks packages."""
     context = next((each.context for each in facts.dockerfiles if each.path == image.dockerfile), ".")
     release = base.image or base.dockerfile
     built = replace(base, dockerfile=image.dockerfile, context=context, release=release, image_user=None)
@@ -133,10 +133,10 @@ def _with_image(facts: RepoFacts, base: ServiceFact, image: ImagePlan) -> RepoFa
 def _with_workspace(
     service: ServicePlan, mappings: tuple[Mapping, ...]
 ) -> tuple[ServicePlan, tuple[Mapping, ...], str]:
-    """Return the service, the mappings, and the folder with the whole repository for "Reopen in Container".
+    """Return the service, the mappings, and the container folder with the whole repository for "Reopen in Container".
 
-    If the image contains only a part of the repository, the whole is mounted as well, so that the launch entry's
-    `${workspaceFolder}/part` means the same files inside and outside.
+    If the container has only a part of the repository, mount the whole as well, so that `${workspaceFolder}/part` in
+    the launch entry means the same files inside and outside.
     """
     whole = next((m for m in mappings if m.local == "."), None)
     if whole:
@@ -148,9 +148,9 @@ def _with_workspace(
 def _with_working_dir(
     facts: RepoFacts, service: ServicePlan, workspace: str, image: DockerfileFact | None
 ) -> ServicePlan:
-    """Return the service, in the working directory that its documented command expects.
+    """Return the service, with the working directory that its documented command expects.
 
-    For an image that has the repository in `/`, over which nothing can be mounted, that is the workspace.
+    If the image has the repository in `/`, over which nothing can be mounted, that is the workspace.
     """
     entry, base = facts.entrypoint, service.extends
     begins = _begins(service, image)
@@ -160,13 +160,13 @@ def _with_working_dir(
         return replace(service, working_dir=workspace)
     if not service.from_entry or entry is None or entry.cwd.startswith("/"):
         return service
-    # Without a service to extend, the command itself begins with `cd`.
+    # Without a service to extend, the command itself starts with `cd`.
     meant = str(PurePosixPath(workspace, entry.cwd if base else "."))
     return service if begins is None or begins == meant else replace(service, working_dir=meant)
 
 
 def _begins(service: ServicePlan, image: DockerfileFact | None) -> str | None:
-    """Return the working directory of the user's service, else of the image; None if neither sets it."""
+    """Return the working directory of the user's service, otherwise of the image; None if neither sets one."""
     return (service.extends.working_dir if service.extends else None) or (image.workdir if image else None)
 
 
@@ -177,10 +177,10 @@ def _loaded(
     workspace: str,
     image: DockerfileFact | None,
 ) -> tuple[Mapping, ...]:
-    """Return the mappings, without copies in the image that a program does not load because it runs in the workspace.
+    """Return the mappings without copies in the image from which the program, running in the workspace, loads nothing.
 
-    A copy stays if Python imports from it, by PYTHONPATH or an editable installation, and does not find the same
-    package earlier, beside the script or in the working directory. The user's own mounts stay, too.
+    A copy stays if Python imports from it (by PYTHONPATH or an editable install) and does not find the package earlier,
+    beside the script or in the working directory. The user's own mounts stay, too.
     """
     begins = service.working_dir or _begins(service, image)
     if begins is None or not PurePosixPath(begins).is_relative_to(workspace):
@@ -210,9 +210,9 @@ def _loaded(
 def _program(
     facts: RepoFacts, service: ServicePlan, begins: str, workspace: str
 ) -> tuple[PurePosixPath, bool] | None:
-    """Return the program's file in the repository, and whether sys.path[0] leads to the modules beside it.
+    """Return the program's file in the repository, and whether sys.path[0] is the folder with the modules beside it.
 
-    Return None if the command does not show its file, or the file is outside of the workspace.
+    Return None if the command does not show the file, or the file is outside the workspace.
     """
     entry = facts.entrypoint
     if service.from_entry and entry is not None:
@@ -228,7 +228,7 @@ def _program(
 
 
 def _first_on_path(service: ServicePlan, image: DockerfileFact) -> PurePosixPath | None:
-    """Return sys.path[0]: the script's folder, or with `-m` the working directory; None if unknown."""
+    """Return sys.path[0]: the script's folder, or for `-m` the working directory; None if unknown."""
     launch = None if any(map(_CD.search, service.argv)) else Lines().words(service.argv)
     begins = service.working_dir or _begins(service, image)
     if launch is None or begins is None or not (launch.is_module or (launch.target or "").endswith(".py")):
@@ -237,13 +237,13 @@ def _first_on_path(service: ServicePlan, image: DockerfileFact) -> PurePosixPath
 
 
 def _pythonpath(service: ServicePlan, image: DockerfileFact | None) -> str:
-    """Return the PYTHONPATH of the debug service, else of the user's service, else of the image; empty if unset."""
+    """Return the PYTHONPATH of the debug service, otherwise the user's service's or the image's; empty if unset."""
     theirs = dict(service.env).get("PYTHONPATH", service.extends.pythonpath if service.extends else None)
     return theirs if theirs is not None else dict(image.env).get("PYTHONPATH", "") if image else ""
 
 
 def _compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ...], str | None]:
-    """Return the compose files in merge order, and the value that COMPOSE_FILE needs, if any."""
+    """Return the compose files in merge order, and the value that COMPOSE_FILE must have (None: leave it unset)."""
     if service.merge == "COMPOSE_FILE":
         merged = main_files(facts.compose_files, facts.compose_env)
         chain = tuple(part for part in merged if part != service.included_by)
@@ -264,13 +264,13 @@ def _devcontainer(facts: RepoFacts) -> tuple[str, str]:
 
 
 def _remote_user(service: ServicePlan, dockerfile: DockerfileFact | None) -> str:
-    """Return the image's own user if it has a name, else `dev`, which the Feature beside devcontainer.json creates.
+    """Return the image's own user if it has a name; otherwise `dev`, created by the Feature beside devcontainer.json.
 
-    The service starts as root and the agent drops privileges. An editor that reopens in the container needs a user, or
-    root would own the files it writes on the host.
+    The service starts as root, and the agent drops privileges. An editor that reopens in the container needs a user, or
+    root would own the files that it writes on the host.
     """
     name = user_of(service.extends, dockerfile)
-    # A user given as a number or a variable may lack an entry in the image's passwd.
+    # A user given as a number or variable may be missing in the image's passwd file.
     return name if name != "root" and literal.is_user(name) else REMOTE_USER
 
 
@@ -289,7 +289,7 @@ def _token_and_gpu(facts: RepoFacts, config: Config, service: ServicePlan) -> It
 
 
 def _of_our_image(facts: RepoFacts) -> Iterator[str]:
-    """Yield notes on packages that dkdbg's image does not install, such as imports without a known package."""
+    """Yield notes about packages that the generated image lacks, such as imports whose package is unknown."""
     for name in facts.declared or facts.requirements:
         if not literal.is_requirement(name):
             yield f"left out: {name!r} is not a requirement that pip accepts"
@@ -316,7 +316,7 @@ def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]
 
 
 def _without_useless(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
-    """Drop Dockerfiles that install a release instead of these sources, or lack a default for FROM's argument."""
+    """Drop Dockerfiles that install a release, not these sources, or whose FROM has an argument without default."""
     if facts.service is not None:  # the service may set the arguments
         return facts, ()
     released = {path for path, how in facts.installed if how == "released"}
@@ -341,7 +341,7 @@ def _without_useless(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
 def _with_sources(
     facts: RepoFacts, service: ServicePlan, mappings: tuple[Mapping, ...], image: DockerfileFact | None
 ) -> tuple[ServicePlan, tuple[str, ...]]:
-    """Put the mounted sources before the image's installed copy on PYTHONPATH; return the service, and notes."""
+    """Put the mounted sources on PYTHONPATH before the copy installed in the image; return the service, and notes."""
     how = dict(facts.installed).get(image.path) if image else None
     if image is None or how not in {"copied", "released"} or facts.source_root is None:
         return service, ()
@@ -365,10 +365,10 @@ def _with_sources(
 
 
 def _with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[str, ...]]:
-    """Return facts with a supported Python, and notes on the difference; unchanged facts if the Python is supported.
+    """Return facts with a supported Python, and notes about the change; unchanged facts if Python is supported already.
 
     Raises:
-        DkdbgError: the user names a service whose Python is too old.
+        DkdbgError: the user chose a service whose Python is too old.
     """
     if not _is_old(facts.python.version):
         return facts, ()
@@ -428,6 +428,6 @@ def _is_old(version: str) -> bool:
 
 
 def _python_of(service: ServiceFact | None, images: dict[str, DockerfileFact]) -> bool:
-    """Return whether the service's Python is known to be too old."""
+    """Return whether the service's Python is known, and too old."""
     image = images.get(service.dockerfile or "") if service else None
     return image is not None and image.python is not None and _is_old(image.python)

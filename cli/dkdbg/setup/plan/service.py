@@ -1,4 +1,4 @@
-"""Plan the debug service: its command, mounts and port, and the compose file it goes into."""
+"""Plan the debug service: its command, mounts, port, and the compose file that defines it."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import ImagePlan
     from dkdbg.setup.plan.other_file import Brought
 
-#: Mount point of the repository in an image from our Dockerfile.
+#: Mount point of the repository in a generated image.
 WORKSPACE = "/workspace"
-#: File of the debug service, which a compose file in the root includes.
+#: File with the debug service, included by a compose file in the root.
 COMPOSE_FILE = ".dkdbg/service.compose"
-#: Seconds that a script waits for an editor before it releases its GPU.
+#: Seconds for which a script waits for an editor; then it gives its GPU back.
 SCRIPT_WAIT_S = 600
 IDLE = ("sleep", "infinity")
-#: Variable for the number of processes of torchrun and similar, in the environment or .env: a committed file cannot
-#: know the machine.
+#: Variable (environment or .env) with the number of processes of torchrun and similar, which a committed file cannot
+#: know for every machine.
 PROCESSES = "DKDBG_PROCESSES"
 _MAX_PROCESSES = 1024
-#: The option of servers for the address to listen on.
+#: Option by which a server gets the address to listen on.
 _HOST_OPTION = re.compile(r"(?:--host|-h|-H)(?:=|$)")
 
 
 def plan_service(
     facts: RepoFacts, image: ImagePlan, config: Config
 ) -> tuple[ServicePlan, tuple[Mapping, ...], tuple[Decision, ...], tuple[str, ...]]:
-    """Plan the debug service; also return path mappings, decisions and notes.
+    """Plan the debug service; return it with its path mappings, decisions and notes.
 
     Raises:
-        DkdbgError: `config.service` names a service that is in no compose file.
+        DkdbgError: no compose file has the service `config.service`.
     """
     base = choose_service(facts, config)
     dockerfile = dockerfile_of(facts, base, image)
@@ -157,14 +157,14 @@ def plan_service(
 def _opened(
     facts: RepoFacts, argv: tuple[str, ...], ports: tuple[int, ...], given: frozenset[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the variables that make a server with published ports listen beyond the container's loopback.
+    """Yield variables that make a server with published ports listen beyond the container's loopback.
 
-    A command line with an option for the address needs no variable.
+    A command line that sets the address needs no variable.
     """
     found = launchers_in(argv) if ports else []
     servers = [launcher for launcher, line in found if not any(map(_HOST_OPTION.match, line.rest))]
     gradio = registry.named("gradio") if ports and "gradio" in facts.frameworks else None
-    if gradio is not None:  # `python app.py`, which starts Gradio
+    if gradio is not None:  # Gradio, started by `python app.py`
         servers.append(gradio)
     for variable in dict.fromkeys(each.opened_by for each in servers if each.opened_by):
         name, _, value = variable.partition("=")
@@ -173,7 +173,7 @@ def _opened(
 
 
 def _of_address(entry: EntryPoint | None, ports: tuple[int, ...], plan: ServicePlan) -> Iterator[str]:
-    """Yield a note if a program with published ports listens on loopback, which is not reachable from outside."""
+    """Yield a note if a program with published ports listens on loopback, where no published port reaches it."""
     if entry is not None and entry.on_loopback and ports and not plan.host_network:
         yield f'{entry.file} listens only on 127.0.0.1 inside the container: to reach port {ports[0]} from outside, set host="0.0.0.0" in the code'
 
@@ -185,9 +185,9 @@ def _is_for_owner(
     dockerfile: DockerfileFact | None,
     argv: tuple[str, ...],
 ) -> bool:
-    """Return whether the program can run as the owner of the workspace from its start.
+    """Return whether the program can run as the workspace's owner from the start.
 
-    An entrypoint that starts as root may need root, or switch the user itself (gosu, su, supervisord).
+    An entrypoint that starts as root may need root, or change the user itself (gosu, su, supervisord).
     """
     if base is None and image.is_generated:
         return True
@@ -197,13 +197,13 @@ def _is_for_owner(
 
 
 def user_of(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
-    """Return the user that plain compose runs the program as."""
+    """Return the user as whom plain compose runs the program."""
     of_image = dockerfile.user if dockerfile else base.image_user if base else None
     return ((base.user if base else None) or of_image or "0").partition(":")[0]
 
 
 def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
-    """Return the image's folders that dkdbg's mounts of the checkout hide, in the format of DKDBG_IMAGE_FILES."""
+    """Return the image's folders that mounts of the checkout hide, in the format of DKDBG_IMAGE_FILES."""
     found = [(local.removeprefix("./").strip("/"), remote) for local, remote in mounts]
     folders = [pair for pair in found if not pair[0].endswith(".py")]
     named = [remote if local == "." else f"{local}={remote}" for local, remote in folders]
@@ -213,7 +213,7 @@ def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | No
 def _settings(
     plan: ServicePlan, base: ServiceFact | None, dockerfile: DockerfileFact | None, run: DockerRun
 ) -> Iterator[Decision]:
-    """Yield decisions that only some services need: on user, profile, image, environment and bytecode."""
+    """Yield the decisions that only some services need: about user, profile, image, environment and bytecode."""
     if not plan.as_owner:
         needs = f"{plan.argv[0]} may need it"
         if base is not None and base.fixes_user:
@@ -244,12 +244,12 @@ def _settings(
         yield Decision(what="environment PYTHONDONTWRITEBYTECODE=1", why=why)
 
 
-#: Init systems that demand to be process 1: s6-overlay and systemd.
+#: Init systems that must be PID 1: s6-overlay and systemd.
 _INIT_SYSTEMS = ("/init", "/sbin/init", "/lib/systemd/systemd", "/usr/lib/systemd/systemd")
 
 
 def _of_command(facts: RepoFacts, dockerfile: DockerfileFact | None, argv: tuple[str, ...]) -> Iterator[str]:
-    """Yield notes on problems that would stop the command, each with a remedy."""
+    """Yield notes about what would stop the command, each with a remedy."""
     if argv[:1] and argv[0] in _INIT_SYSTEMS:
         program = shlex.join(argv[1:]) or "python train.py"
         yield f"{argv[0]} has to be process 1 of its container, but in the debug service the agent is process 1; name the program itself: dkdbg init --command {shlex.quote(program)}"
@@ -281,7 +281,7 @@ def _of_service(
     others: Brought,
     config: Config,
 ) -> Iterator[str]:
-    """Yield notes on settings of the user's service that the debug service lacks or that may prevent its start."""
+    """Yield notes about settings of the user's service that the debug service lacks, or that may prevent its start."""
     whole = base or facts.strictest
     path = dockerfile.path if base is None and dockerfile is not None else ""
     for each in facts.services:
@@ -292,8 +292,8 @@ def _of_service(
             )
     if whole is None:
         return
-    # Compose rejects a file that it reads as a whole if env files are missing. If the debug service only extends a
-    # service of the file, compose reads the env files that exist.
+    # Compose rejects a file that it reads whole if an env file is missing. If the debug service only extends a service
+    # of that file, compose reads the env files that exist.
     is_refused = whole.needs_files and whole.file in {*facts.compose_read, *others.includes}
     if is_refused:
         shown = ", ".join(name for name, _ in whole.needs_files)
@@ -346,21 +346,21 @@ def _inputs(
 
 
 def _shown(command: Command) -> str:
-    """Return the command for display; values from .env appear by name, because they may be secret."""
+    """Return the command for display, with the names instead of the values from .env, which may be secret."""
     written = dict(command.from_env)
     return " ".join(written.get(index, shlex.quote(word)) for index, word in enumerate(command.argv))
 
 
 def _name(of: str, taken: set[str]) -> str:
-    """Return a name for the debug service that no service of the user's has: compose would merge the two."""
+    """Return a name for the debug service that none of the user's services has, because compose would merge the two."""
     return next(name for name in compose_names.names(of) if name not in taken)
 
 
 def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
-    """Return the user's service to extend: the configured one, else the detected one.
+    """Return the user's service to extend: the configured one, otherwise the detected one.
 
     Raises:
-        DkdbgError: no compose file has the configured service, or compose would reject it.
+        DkdbgError: no compose file has the configured service, or compose would reject that service.
     """
     if config.service is None:
         return facts.service
@@ -387,7 +387,7 @@ def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
 
 
 def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
-    """Raise DkdbgError if compose would reject the user's own files with a debug service that extends this one."""
+    """Raise DkdbgError if compose would reject the user's files once a debug service extends this service."""
     if service.says and not service.says & {"image", "build"}:
         raise DkdbgError(
             f"{service.name} of {service.file} has neither an image nor a build section: it only extends another file's service",
@@ -404,14 +404,14 @@ def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
 
 
 def dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan) -> DockerfileFact | None:
-    """Return the user's Dockerfile that the debug service is built from; None without one."""
+    """Return the user's Dockerfile from which the debug service is built; None if there is no such one."""
     path = base.dockerfile if base else (None if image.is_generated else image.dockerfile)
     return next((d for d in facts.dockerfiles if d.path == path), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """The command that the agent runs, and the reason for it; for the attributes see ServicePlan."""
+    """The command that the agent runs, and the reason for it. The attributes are described in ServicePlan."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -432,7 +432,7 @@ class Command:
 def choose_command(
     facts: RepoFacts, config: Config, base: ServiceFact | None, dockerfile: DockerfileFact | None
 ) -> Command:
-    """Choose the command to run: the user's, else the service's or the image's, else the best entry point."""
+    """Choose the command to run: the user's, otherwise the service's or image's, otherwise the best program."""
     existing = image_command(base, dockerfile)
     passes_on = any(PurePosixPath(word).name in facts.passing_scripts for word in existing.entrypoint)
     if config.command is not None:
@@ -448,14 +448,14 @@ def choose_command(
         None,
     )
     entry = facts.entrypoint
-    # The CMD beside an inherited ENTRYPOINT is unknown, so the program is one of the repository's.
+    # An inherited ENTRYPOINT has an unknown CMD, so the program is one of the repository's.
     is_known = bool(existing.command) or dockerfile is None or not dockerfile.inherits_entrypoint
     before = () if is_known or (base and base.entrypoint is not None) else existing.entrypoint
     if existing.argv and not before and not idles(existing.argv) and windows is None:
         is_without = passes_on and not existing.command
         if stands_in(entry, base, dockerfile) or not (is_without or (entry and idles(existing.command))):
             return existing
-        before = existing.entrypoint  # a script that passes its command on
+        before = existing.entrypoint  # a script that runs its arguments
     if entry is None or registry.role_of(entry.launcher) == NOTEBOOK:
         what = (
             "no program that stands out"
@@ -487,7 +487,7 @@ def choose_command(
 
 
 def _typed(line: str) -> tuple[str, ...]:
-    """Split a documented command line into argv, through a shell if needed; accept an unclosed quote."""
+    """Split a documented command line into argv, through a shell if necessary; an unclosed quote is accepted."""
     try:
         return shell_argv(line)
     except DkdbgError:
@@ -495,13 +495,13 @@ def _typed(line: str) -> tuple[str, ...]:
 
 
 def stands_in(entry: EntryPoint | None, base: ServiceFact | None, dockerfile: DockerfileFact | None) -> bool:
-    """Return whether an entry point comes from the start command of the service or the image."""
+    """Return whether a program was found as the start command of this service or image."""
     places = {f"{base.file}: service {base.name}"} if base else {dockerfile.path} if dockerfile else set()
     return entry is not None and entry.source in places
 
 
 def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> Command:
-    """Return ENTRYPOINT and CMD combined as in compose: an `entrypoint:` drops the image's CMD.
+    """Return ENTRYPOINT and CMD, combined as compose does: an `entrypoint:` drops the image's CMD.
 
     Source: compose specification, service `entrypoint`.
     """
@@ -528,9 +528,9 @@ def _later(words: tuple[tuple[int, str], ...], before: tuple[str, ...]) -> tuple
 def _one_rank(
     argv: tuple[str, ...],
 ) -> tuple[tuple[str, ...], tuple[tuple[int, str], ...], tuple[str, ...], int]:
-    """Return argv with a variable for the number of processes.
+    """Return argv with a variable in place of the number of processes.
 
-    Also return (index, text) of the argv word with the variable, notes, and the documented number (0 if unknown).
+    Also return (index, text) of the word with the variable, notes, and the documented number (0 if unknown).
     """
     found = one_process(argv)
     if found is None:
@@ -564,17 +564,17 @@ def _first_project(facts: RepoFacts) -> str:
 
 
 def _relative_path(entry: EntryPoint) -> str:
-    """Return the PYTHONPATH assigned before the command if all its folders are relative; else an empty text."""
+    """Return the PYTHONPATH that the documented command sets, if all its folders are relative; otherwise empty."""
     path = dict(each.split("=", 1) for each in entry.assigned).get("PYTHONPATH", "")
     return path if re.fullmatch(r"[\w.-][\w./-]*(?::[\w.-][\w./-]*)*", path) else ""
 
 
 def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> Iterator[str]:
-    """Yield notes on parts of the documented command that are left out: environment assignments and placeholders.
+    """Yield notes about omitted parts of the documented command: variables and placeholders.
 
-    The user has to fill in placeholders such as `<port>`, because a shell or the program would interpret them.
+    The user must fill in placeholders such as `<port>`, because a shell or the program would interpret them.
     """
-    # CUDA_VISIBLE_DEVICES names the GPUs of another machine.
+    # CUDA_VISIBLE_DEVICES refers to another machine's GPUs.
     kept = [each for each in entry.assigned if not each.startswith("CUDA_VISIBLE_DEVICES=")]
     own = f"PYTHONPATH={_relative_path(entry)}"
     if dropped := [each for each in kept if each != own]:
@@ -590,14 +590,14 @@ def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> Iterator[str]:
 def plan_mounts(
     facts: RepoFacts, base: ServiceFact | None, dockerfile: DockerfileFact | None, *, is_generated: bool
 ) -> tuple[tuple[Mapping, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return path mappings, bind mounts to add, and paths of the image below the mounts that must stay visible."""
+    """Return path mappings, bind mounts to add, and paths of the image that must stay visible below these mounts."""
     if is_generated:
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
     present = (base.binds if base.mounted is None else base.mounted) if base else ()
-    # A file mounted alone keeps its old content when an editor saves by rename.
+    # Mount folders: a single mounted file would keep its old content when an editor saves by rename.
     pairs = facts.mappings or (dockerfile.code if dockerfile else ())
-    pairs = tuple(pair for pair in pairs if pair[1] != "/")  # no engine can mount over `/`
+    pairs = tuple(pair for pair in pairs if pair[1] != "/")  # nothing can be mounted over `/`
     if not pairs and dockerfile is None and base is None:
         pairs = ((".", WORKSPACE),)
     added = tuple(pair for pair in pairs if not _covered(pair, present))
@@ -607,14 +607,14 @@ def plan_mounts(
     )  # fmt: skip
     mappings = tuple(
         Mapping(local=local, remote=PurePosixPath(remote))
-        # The longest first: pydevd takes the first match (debugpy #1911).
+        # The longest path first, because pydevd uses the first match (debugpy #1911).
         for local, remote in sorted(pairs, key=lambda pair: (-len(PurePosixPath(pair[0]).parts), pair))
     )
     return mappings, added, masks
 
 
 def workspace_of(facts: RepoFacts) -> str:
-    """Return the folder in dkdbg's image: below the mount of the whole git repository, so that `../data` works."""
+    """Return the repository's folder in the generated image: in the mounted git repository, so that `../data` works."""
     return str(PurePosixPath(WORKSPACE, facts.below))
 
 
@@ -627,7 +627,7 @@ def _below(path: str, parent: str) -> bool:
 
 
 def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:
-    """Return the compose file to write, and how plain `docker compose` reads it."""
+    """Return the compose file to write, and how plain `docker compose` comes to read it."""
     merged = main_files(facts.compose_files, facts.compose_env)
     if not merged:
         return "compose.yaml", "compose.yaml"
@@ -637,9 +637,9 @@ def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "overrid
 
 
 def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...], *, idle: bool) -> int:
-    """Return the seconds to wait for an editor: 0 for a server, since an editor may attach to it later.
+    """Return the seconds to wait for an editor; 0 for a server, to which an editor may attach later.
 
-    `entry` is the program that a command such as `/entry.sh` starts; None if the user set the command.
+    `entry` is the program that a command such as `/entry.sh` starts; None if the user chose the command.
     """
     by = registry.named(entry.launcher) if entry else None
     is_server = (
@@ -663,7 +663,7 @@ def _why_file(merge: str) -> str:
 
 
 def why_mapping(mapping: Mapping, base: ServiceFact | None, run: DockerRun | None) -> str:
-    """Return the reason for a mapping, for the user."""
+    """Return the reason for a mapping, as text for the user."""
     if base and (mapping.local, str(mapping.remote)) in base.binds:
         return f"{base.file} mounts it there"
     if base is None and run and (mapping.local, str(mapping.remote)) in run.mounts:

@@ -1,1 +1,1 @@
-"""Render a plan as text, and write it as files."""
+"""Render a plan as text, and write the files."""

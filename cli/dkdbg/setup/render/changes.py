@@ -1,4 +1,4 @@
-"""Compare wanted files with the disk, and write the differences; no other module of setup writes to the repository."""
+"""Compare wanted files with the disk, and write the differences. No other module of setup writes to the repository."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = ["Change", "FileWanted", "Journal", "Kept", "apply", "between", "diff"
 
 @dataclass(frozen=True, kw_only=True)
 class FileWanted:
-    """The wanted state of a file in the repository.
+    """How a file in the repository should be.
 
     Attributes:
         content: the whole content.
-        reason: why the file is written, as text.
-        owned: True for a generated file: a version that the user wrote or edited is never overwritten. False for an
-            edit of the user's own file, where `content` is derived from the current bytes.
-        executable: set the x bits; False leaves the mode unchanged.
-        metadata: a JSON object to store for the file in the manifest.
-        yours: user's choices that the edit keeps, such as `port is 6000, not 5678`.
+        reason: why the file is written, as text for the user.
+        owned: True for a generated file, which is never overwritten once the user wrote or edited it. False for an edit
+            in the user's own file, whose present bytes `content` is made from.
+        executable: whether to set the x bits; False leaves the mode as it is.
+        metadata: JSON object to store for the file in the manifest.
+        yours: values of the user's that the edit keeps, such as `port is 6000, not 5678`.
     """
 
     content: bytes
@@ -48,17 +48,17 @@ class FileWanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A file, or a value in it, that differs from the plan and is kept; `reason` such as `you changed it`."""
+    """A file, or a value in one, that differs from the plan and stays so; `reason` is text such as `you changed it`."""
 
     path: PurePosixPath
     reason: str
 
 
 def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change, ...]:
-    """Return the necessary changes in the order of `wanted`, then those of dkdbg's own records.
+    """Return the changes that are necessary, in the order of `wanted`, then those of dkdbg's own records.
 
-    Keys are paths relative to `root` with POSIX separators; None removes a generated file. Generated
-    files that the user wrote or edited are left out; see `kept`.
+    Keys are POSIX paths relative to `root`; None removes a generated file. Generated files that the user wrote or
+    edited are omitted; see `kept`.
 
     Raises:
         DkdbgError: a path leads out of the repository or cannot be read.
@@ -97,7 +97,7 @@ def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change
 
 
 def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...]:
-    """Return the files and values that `between` keeps because the user wrote or edited them, each with the reason.
+    """Return the files and values that `between` leaves as the user wrote or edited them, each with the reason.
 
     Raises:
         DkdbgError: as `between`.
@@ -112,13 +112,13 @@ def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...
 
 
 def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
-    """Write all changes, or none; the journal is synced before the first file is touched.
+    """Write all changes, or none. The journal is synced before the first file changes.
 
-    Signals that end a verb are delayed until all is written. Files that a killed process left behind are removed first.
+    Signals that would end the process are delayed until then. Leftovers of a killed process are removed first.
 
     Raises:
-        DkdbgError: a file changed since it was compared, or leads out of the repository (exit code EXIT_CONFLICT), or
-            cannot be written. The repository is unchanged then.
+        DkdbgError: a file has changed since it was compared or leads out of the repository (exit code EXIT_CONFLICT),
+            or cannot be written. Then the repository is unchanged.
     """
     with locked(root):
         _apply(root, changes, journal)
@@ -135,7 +135,7 @@ def _apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
         transaction.commit()
     except BaseException:
         if transaction.is_unchanged:
-            # A journal of unchanged files is harmless: undo finds nothing to restore.
+            # A journal that names unchanged files is harmless: undo finds nothing to restore.
             with contextlib.suppress(OSError):
                 journal.revert()
         raise
@@ -145,7 +145,7 @@ def _apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
 
 
 class _Disk:
-    """The current state of the repository, with dkdbg's records of it."""
+    """The repository as it is now, and dkdbg's records of it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -159,7 +159,7 @@ class _Disk:
             return False
         if self.manifest.files.get(path) == manifest.digest(present):
             return True
-        # After a crash the file may be newer than the manifest, but never than the journal.
+        # After a crash a file may be newer than the manifest, but never newer than the journal.
         entry = self._journal.get(path)
         return entry is not None and not entry.edited and entry.has_written(present)
 
@@ -186,12 +186,12 @@ class _Disk:
         return Change(path=path, before=before, after=file.content, mode=mode, reason=file.reason)
 
     def _is_same(self, present: bytes, file: FileWanted) -> bool:
-        if file.owned:  # git may convert line ends of a generated file, which is the user's choice
+        if file.owned:  # git may have converted its line endings
             return manifest.digest(present) == manifest.digest(file.content)
         return present == file.content
 
     def _mode(self, path: PurePosixPath) -> int | None:
-        """Return the mode that makes a file executable for all its readers; None if it already is executable."""
+        """Return a mode with which all readers of a file can execute it; None if they already can."""
         try:
             mode = stat.S_IMODE(real_path(self.root, path).stat().st_mode)
         except FileNotFoundError:
@@ -206,10 +206,10 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 def diff(changes: Iterable[Change]) -> str:
-    """Return a unified diff with git's headers, empty without changes.
+    """Return a unified diff with git's headers; empty if nothing changes.
 
-    A file that is not UTF-8 text gets one line with its sizes in bytes. If every line ends in CRLF, the header says
-    so once. If only some do, these lines end in a visible `^M`, as in git.
+    For a file that is not UTF-8 text, one line has the sizes in bytes. If all lines end in CRLF, the header says so. If
+    only some do, these lines end in a visible `^M`, as in git.
     """
     return "".join("".join(_file(change)) for change in changes)
 
@@ -238,7 +238,7 @@ def _file(change: Change) -> Iterator[str]:
     if all_crlf:
         yield "line ends: CRLF\n"
     ending = "" if all_crlf else "^M"
-    # Split at \n only, as git does: str.splitlines also splits at form feeds and U+2028.
+    # Split only at \n, as git does: str.splitlines would also split at form feeds and U+2028.
     left, right = (
         [line.replace("\r\n", ending + "\n") for line in re.findall(r".*\n|.+", text)]
         for text in (before, after)
@@ -248,7 +248,7 @@ def _file(change: Change) -> Iterator[str]:
 
 
 def _text(data: bytes | None) -> str | None:
-    """Return the text of a file, empty for no file; None if it is binary."""
+    """Return the text of a file, "" if there is no file; None if it is binary."""
     if data is None:
         return ""
     try:

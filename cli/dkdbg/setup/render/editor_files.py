@@ -31,17 +31,17 @@ _NEW = {
     TASKS: '{\n  "version": "2.0.0",\n  "tasks": []\n}\n',
 }
 _REASONS = {LAUNCH: "F5", TASKS: "what F5 runs first"}
-#: Array -> the field that identifies its objects.
+#: Array in launch.json or tasks.json -> the field that identifies its objects.
 _NAMES = {"configurations": "name", "compounds": "name", "tasks": "label", "inputs": "id"}
-#: Local port for the first target; each further one takes the next.
+#: Local port for the first target; further targets get the following ports.
 _FIRST_TARGET_PORT = 5677
 
 
 def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -> dict[str, FileWanted]:
-    """Return launch.json and tasks.json; the launch entry attaches to `project` on `local_port` of 127.0.0.1.
+    """Return launch.json and tasks.json with a launch entry that attaches to `project` on 127.0.0.1:`local_port`.
 
     Raises:
-        DkdbgError: a file is not JSON with comments, or its structure is not VS Code's.
+        DkdbgError: a file is not JSON with comments, or has another structure than VS Code's.
     """
     launch = {
         "configurations": [editor.launch_entry(plan, local_port, project), *_of_targets(root, LAUNCH)],
@@ -71,7 +71,7 @@ def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) 
 def ranks_files(
     root: Path, entries: Sequence[Mapping[str, Any]], compound: Mapping[str, Any], task: Mapping[str, Any]
 ) -> dict[str, FileWanted]:
-    """Return launch.json and tasks.json with the ranks' entries, compound and task added or replaced.
+    """Return launch.json and tasks.json with the entries, compound and task of the ranks added or replaced.
 
     Raises:
         DkdbgError: as `editor_files`.
@@ -90,7 +90,7 @@ def ranks_files(
 
 
 def target_port(root: Path, name: str) -> int:
-    """Return the port in the entry of a target; for a new target the next unused one."""
+    """Return the port in a target's entry; for a new target the next unused port."""
     ports = {
         each["name"]: each["connect"]["port"]
         for each in _of_targets(root, LAUNCH) if isinstance(each.get("connect"), dict)
@@ -101,7 +101,7 @@ def target_port(root: Path, name: str) -> int:
 
 
 def _of_targets(root: Path, name: str) -> list[dict[str, Any]]:
-    """Return the entries that `init --on` and `init --ranks` wrote: a plain `init` keeps them."""
+    """Return the entries for targets and ranks (`init --on`, `init --ranks`), which a plain `init` keeps."""
     array, begins = (
         ("configurations", (editor.TARGET_NAME, editor.RANK_NAME))
         if name == LAUNCH
@@ -111,7 +111,7 @@ def _of_targets(root: Path, name: str) -> list[dict[str, Any]]:
 
 
 def with_port(root: Path, local_port: int) -> FileWanted | None:
-    """Return launch.json with our last written entry on another local port; None if that entry is unknown.
+    """Return launch.json with dkdbg's last written entry on another local port; None if that entry is unknown.
 
     Raises:
         DkdbgError: as `editor_files`.
@@ -127,9 +127,9 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
 
 
 def with_mappings(root: Path, plan: ProjectPlan) -> FileWanted:
-    """Return launch.json with the plan's path mappings in our entry.
+    """Return launch.json with the plan's path mappings in dkdbg's entry.
 
-    A mapping replaces the entry's first mapping of the same local folder, or is appended.
+    A mapping replaces the entry's first mapping for the same local folder; if it has none, it is appended.
 
     Raises:
         DkdbgError: as `editor_files`.
@@ -158,18 +158,18 @@ def launch_names(root: Path) -> set[str]:
 
 
 def launch_port(root: Path) -> int | None:
-    """Return the port of our entry in launch.json; None if it is missing or cannot be read."""
+    """Return the port in dkdbg's entry in launch.json; None if the entry is missing or unreadable."""
     port = as_dict(attach_entry(root).get("connect")).get("port")
     return port if isinstance(port, int) else None
 
 
 def attach_entry(root: Path) -> Mapping[str, Any]:
-    """Return our entry as it is in launch.json now; empty if it is missing or cannot be read."""
+    """Return dkdbg's entry as it is in launch.json now; empty if it is missing or unreadable."""
     return next((entry for name, entry in _entries(root) if name == editor.ATTACH_NAME), {})
 
 
 def attach_entries(root: Path) -> list[Mapping[str, Any]]:
-    """Return all attach entries of launch.json, including those from `dkdbg attach`; empty if it cannot be read."""
+    """Return all attach entries in launch.json, also those for `dkdbg attach`; empty if it is unreadable."""
     return [entry for _, entry in _entries(root) if entry.get("request") == "attach"]
 
 
@@ -184,7 +184,7 @@ def _entries(root: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _written(root: Path, name: str) -> dict[str, list[dict[str, Any]]]:
-    """Return dkdbg's entries by array, as last written in this clone or in a colleague's."""
+    """Return dkdbg's entries by array, as this clone or a colleague's last wrote them."""
     metadata = manifest.load(root).metadata.get(PurePosixPath(name), {})
     entries = metadata.get("entries")
     if not isinstance(entries, dict):
@@ -227,7 +227,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_.-]{0,60}")
 
 
 def project_id(root: Path) -> str:
-    """Return the project's id from the manifest or launch.json, else a new one that begins with the folder's name."""
+    """Return the project's id in the manifest or launch.json, or a new one that begins with the folder's name."""
     written = _written(root, LAUNCH).get("configurations", ())
     own_entries = (each for each in written if each["name"] == editor.ATTACH_NAME)
     for entry in (*own_entries, attach_entry(root)):

@@ -1,6 +1,6 @@
-"""Keep the agent out of git (`agent = "fetched"`): git has its digest, and `dkdbg up` writes the file.
+"""Keep the agent out of git (`agent = "fetched"`): git has only its digest, and `dkdbg up` writes the file.
 
-The same dkdbg and debugpy build the same bytes, so a teammate's file equals the reviewed one, or is refused.
+The same versions of dkdbg and debugpy build the same bytes, so a teammate gets the reviewed file or an error.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dkdbg.setup.render.manifest import FOLDER, GITIGNORE, GITIGNORE_TEXT
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Paths of the digest, a file that `sha256sum --check` reads, and of the agent.
+#: Path of the digest, in the format of `sha256sum --check`; path of the agent.
 DIGEST, AGENT = FOLDER / "agent.sha256", FOLDER / single_file.NAME
 _FORM = re.compile(r"# dkdbg (\S{1,40}), Python (\d{1,2})\.(\d{1,3})\n([0-9a-f]{64})  agent\.pyz\n")
 
 
 def files(agent: bytes, python: tuple[int, ...]) -> dict[str, FileWanted]:
-    """Return the files that represent an agent for `python`, such as (3, 11), in git: its digest, and a .gitignore."""
+    """Return the files in git that stand for an agent for `python`, such as (3, 11): its digest, and a .gitignore."""
     digest = f"# dkdbg {__version__}, Python {'.'.join(map(str, python))}\n{hashlib.sha256(agent).hexdigest()}  {single_file.NAME}\n"
     return {
         str(DIGEST): FileWanted(
@@ -39,12 +39,12 @@ def files(agent: bytes, python: tuple[int, ...]) -> dict[str, FileWanted]:
 
 
 def is_fetched(root: Path) -> bool:
-    """Return whether git has the digest of the agent instead of the agent."""
+    """Return whether git has the agent's digest instead of the agent."""
     return read(root, PurePosixPath(DIGEST)) is not None
 
 
 def fill(root: Path) -> bool:
-    """Build and write the agent with the recorded digest, unless it is there; return whether it was written.
+    """Build and write the agent with the recorded digest, unless the file exists; return whether it was written.
 
     Raises:
         DkdbgError: the installed dkdbg and debugpy build another agent, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""Record the repository's state before the first `dkdbg init`, and restore exactly that state."""
+"""Record the state of the repository before the first `dkdbg init`, and restore exactly that state."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from dkdbg.setup.render.manifest import FOLDER, MANIFEST
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Path of the journal in a folder without git; up to version 0.1, in every checkout.
+#: Path of the journal in a folder without git; until version 0.1 in every checkout.
 BESIDE = FOLDER / "undo.json"
 _VERSION = 1
-#: File that dev container tools write beside a configuration, and its content, without spaces, if it locks no feature.
+#: File that dev container tools write beside a configuration; its content, without spaces, if it locks no Feature.
 _LOCK, _EMPTY_LOCK = "devcontainer-lock.json", b'{"features":{}}'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Record of one file for undo.
+    """The record of one file for undo.
 
     Attributes:
-        before: content before the first init, None if there was no file.
-        mode, mtime_ns: permission bits and modification time then, None if there was no file.
-        written: sha256 of each version that dkdbg has written, oldest first; None is a removal.
-        edited: the user changed the file between two inits, and a restore would lose the change.
+        before: content before the first init; None if there was no file.
+        mode, mtime_ns: its permission bits and modification time; None if there was no file.
+        written: sha256 of each version that dkdbg wrote, oldest first; None for a removal.
+        edited: whether the user changed the file between two inits, so that restoring it would lose the change.
     """
 
     before: bytes | None
@@ -53,13 +53,13 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Undone:
-    """Result of an undo, with paths relative to the repository root.
+    """The result of an undo; paths are relative to the repository's root.
 
     Attributes:
-        restored: files with their old content, mode and time.
+        restored: files that have their old content, mode and time again.
         removed: files that dkdbg had created.
-        saved: (edited file, path of the saved version).
-        left: directories that dkdbg had created and that contain other files now.
+        saved: (file that the user edited, where the edited version was saved).
+        left: directories that dkdbg had created and that now contain other files.
     """
 
     restored: tuple[PurePosixPath, ...]
@@ -70,7 +70,7 @@ class Undone:
 
 @dataclass(kw_only=True)
 class Journal:
-    """The undo journal of a checkout: in git's own folder, which `git clean` spares; without git `.dkdbg/undo.json`."""
+    """The undo journal of a checkout. It is in git's own folder, which `git clean` spares; without git in `.dkdbg/`."""
 
     root: Path
     _replaced: bytes | None = None
@@ -85,11 +85,11 @@ class Journal:
 
     @property
     def is_beside(self) -> bool:
-        """Return whether the journal is among the user's files, where git has to ignore it."""
+        """Return whether the journal is among the user's files, so that git has to ignore it."""
         return self._path == BESIDE
 
     def load(self) -> tuple[dict[PurePosixPath, Entry], tuple[PurePosixPath, ...]]:
-        """Return the entries and the created directories, outermost first; empty if nothing was written.
+        """Return the entries, and the created directories with the outermost first; empty if nothing was written.
 
         Raises:
             DkdbgError: the journal cannot be read, or names a path that dkdbg never writes.
@@ -111,13 +111,13 @@ class Journal:
             ) from error
 
     def record(self, changes: Iterable[Change], new_directories: Iterable[PurePosixPath]) -> None:
-        """Record and sync the present state of the files that `changes` will touch.
+        """Record the present state of the files that `changes` will change, and sync the record to the disk.
 
         Raises:
             DkdbgError: the journal cannot be read or written; nothing has changed.
         """
         entries, directories = self.load()
-        # Without a manifest, as after `git clean`, files in the place of those that dkdbg had made are the user's.
+        # Without a manifest (removed by `git clean`), files at the paths that dkdbg had created are the user's.
         if read(self.root, MANIFEST) is None:
             entries = {
                 path: entry
@@ -146,7 +146,7 @@ class Journal:
             raise refused("write", self._path, error) from error
 
     def revert(self) -> None:
-        """Revert the last `record`, after its changes were rolled back.
+        """Revert the last `record`, because its changes were rolled back.
 
         Raises:
             OSError: the journal cannot be written.
@@ -161,20 +161,20 @@ class Journal:
                 base.remove_folder(self._path.parent.name)
 
     def _read(self) -> bytes | None:
-        """Return the journal's bytes; None if it is missing or came with a clone."""
+        """Return the journal's bytes; None if there is no journal, or it came with a clone."""
         if self.is_beside:
             return self._former()
         return read(self._base, self._path)
 
     def _former(self) -> bytes | None:
-        """Return the bytes of `.dkdbg/undo.json`; None if missing, or in git: then it describes another checkout."""
+        """Return the bytes of `.dkdbg/undo.json`; None if it is missing, or in git and so from another checkout."""
         if not os.path.lexists(self.root / BESIDE):
             return None
         in_checkout = any(os.path.lexists(folder / ".git") for folder in (self.root, *self.root.parents))
         return None if in_checkout and git.tracks(self.root, str(BESIDE)) else read(self.root, BESIDE)
 
     def _make_folder(self) -> bool:
-        """Create the journal's folder, and return whether it was missing."""
+        """Create the journal's folder; return whether it was missing."""
         with Folder.at(self._base) as base:
             name = self._path.parent.name
             if (kind := base.kind(name)) == "a directory":
@@ -185,7 +185,7 @@ class Journal:
             return True
 
     def _move_in(self) -> None:
-        """Move the journal of an earlier version from the user's files into git's folder."""
+        """Move the journal of an earlier version from the user's files to git's folder."""
         former = None if self.is_beside else self._former()
         if former is None:
             return
@@ -196,7 +196,7 @@ class Journal:
             folder.remove(BESIDE.name)
 
     def remove_leftovers(self) -> None:
-        """Remove temporary files that a killed process left beside recorded files: a copy of .env holds secrets.
+        """Remove temporary files of a killed process beside recorded files, because a copy of .env holds secrets.
 
         Raises:
             DkdbgError: the journal cannot be read.
@@ -208,13 +208,13 @@ class Journal:
                     folder.remove(leftover)
 
     def undo(self, *, force: bool = False) -> Undone:
-        """Restore every file as it was before the first init, then delete the journal.
+        """Restore all files to their state before the first init, then delete the journal.
 
-        With `force` the user's edits of generated files are saved as `<file>.dkdbg-saved`.
+        With `force`, save the user's edits of generated files as `<file>.dkdbg-saved`.
 
         Raises:
-            DkdbgError: there is nothing to undo, a file was edited since (without `force`; nothing is touched, exit
-                code EXIT_CONFLICT), or writing failed and was rolled back.
+            DkdbgError: there is nothing to undo; a file was edited since and `force` is not set (nothing changes, exit
+                code EXIT_CONFLICT); or writing failed and was rolled back.
         """
         with locked(self.root):
             return self._undo(force=force)
@@ -270,26 +270,26 @@ class Journal:
         new = staging_names(self._path.name)[0]
         with Folder.at(self._base, self._path.parent) as folder:
             folder.remove(new)
-            folder.write_new(new, data, 0o600)  # it contains the user's files
+            folder.write_new(new, data, 0o600)  # private: it contains the user's files
             folder.replace(new, self._path.name)
             folder.sync()
 
     def _forget(self, entries: dict[PurePosixPath, Entry], directories: tuple[PurePosixPath, ...]) -> None:
-        """Restore times and modes, remove leftovers and created folders, and finally the journal."""
+        """Restore times and modes; remove leftovers, created folders, and at last the journal."""
         inside = Path(os.path.realpath(self.root))
         for path, entry in entries.items():
             with contextlib.suppress(FileNotFoundError), Folder.at(inside, path.parent) as folder:
                 for leftover in staging_names(path.name):
                     folder.remove(leftover)
                 if entry.before is None and path.name == "devcontainer.json":
-                    with contextlib.suppress(DkdbgError):  # a folder or link, which those tools do not create
+                    with contextlib.suppress(DkdbgError):  # dev container tools create no folder or link
                         lock = read(self.root, path.with_name(_LOCK)) or b""
                         if b"".join(lock.split()) == _EMPTY_LOCK:
                             folder.remove(_LOCK)
                 if entry.mode is not None and entry.mtime_ns is not None:
                     with contextlib.suppress(
                         PermissionError
-                    ):  # another user owns the file, so dkdbg never replaced it
+                    ):  # another user's file, which dkdbg did not replace
                         folder.restore(path.name, mode=entry.mode, mtime_ns=entry.mtime_ns)
         for base, journal in {(self._base, self._path), (inside, BESIDE)}:
             with contextlib.suppress(FileNotFoundError), Folder.at(base, journal.parent) as folder:
@@ -302,7 +302,7 @@ class Journal:
 
 
 def _name_in_git(root: Path) -> PurePosixPath:
-    """Return the journal's name, distinct for each folder of a checkout in which `init` may run."""
+    """Return the journal's name in git's folder; it differs for each folder of a checkout in which `init` may run."""
     top = next(folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git"))
     inside = root.relative_to(top).as_posix()
     suffix = "" if inside == "." else "-" + hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
@@ -310,9 +310,9 @@ def _name_in_git(root: Path) -> PurePosixPath:
 
 
 def _is_edited(path: PurePosixPath, entry: Entry, current: bytes | None) -> bool:
-    """Return whether a restore would lose changes of the user's."""
+    """Return whether restoring a file would lose changes that the user made."""
     if current is None or current == entry.before or path == MANIFEST:
-        return False  # a colleague's merge may change the manifest, which only contains our own text
+        return False  # a merge may change the manifest, which has no text of the user's
     return entry.edited or _sha(current) not in entry.written
 
 

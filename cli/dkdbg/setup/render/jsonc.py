@@ -1,4 +1,4 @@
-"""Edit our entries in JSON with comments as text, and keep every other byte."""
+"""Edit dkdbg's entries in JSON with comments, as text: every other byte stays as it is."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.render.jsonc_tree import JsonValue, Node
 
-#: Path in a value: object keys and array indices.
+#: Path to a value: keys of objects and indices of arrays.
 Path = tuple[str | int, ...]
 _MAX_SHOWN_CHARS = 60
-#: Marks the last requested value as unknown; None would mean JSON's null.
+#: Stands for an unknown last request, because None means JSON's null.
 _UNKNOWN = object()
 
 
 def decode(data: bytes, *, file: str) -> str:
-    """Return the text of a file with byte order mark and line ends, so that `text.encode()` is `data` again.
+    """Return the text of a file, with byte order mark and line endings: `text.encode()` is `data` again.
 
     Raises:
         DkdbgError: `data` is not UTF-8.
@@ -36,10 +36,10 @@ def decode(data: bytes, *, file: str) -> str:
 
 
 def loads(text: str, *, file: str = "JSON text") -> JsonValue:
-    """Return the plain value of JSON with comments; `{}` for a blank file, as VS Code reads it.
+    """Return the value of JSON with comments; `{}` for a blank file, as in VS Code.
 
     Raises:
-        DkdbgError: the text is invalid; the message has file, line, column and the expected token.
+        DkdbgError: the text is malformed; the message has file, line, column and the expected token.
     """
     root = parse(text, file=file)
     return {} if root is None else root.value
@@ -54,17 +54,17 @@ def upsert(
     last: Mapping[str, object] | None = None,
     file: str = "JSON text",
 ) -> str:
-    """Return `text` with `value` merged into the first object in the array at `path` with the same `key_field`.
+    """Return `text` with `value` merged into the object at `path` (an array) that has the same `key_field`.
 
-    The merge is key by key: values that are still as in `last` become those of `value`, while keys that the user
-    changed, added or removed stay that way, with their comments. If no object has the same `key_field`, `value` is
-    appended, and missing parents are created. Further objects with the same `key_field` are unchanged.
+    Keys are merged one by one: those that still have their value in `last` get that in `value`; those that the user
+    changed, added or removed stay so, with their comments. If no object has this `key_field`, append `value`, and
+    create missing parents. If several have it, change only the first.
 
     Args:
-        last: the value of the last merge; None if unknown, so that every key that differs counts as the user's.
+        last: value of the previous merge; None if unknown, so that each different key counts as the user's.
 
     Raises:
-        DkdbgError: the text is invalid, or `path` leads through or to a value of another type.
+        DkdbgError: the text is malformed, or `path` leads to or through a value of another type.
     """
     edit, array, index = _find(text, path, key_field, value[key_field], file)
     if array is None:
@@ -74,7 +74,7 @@ def upsert(
     while step := next_step(array.items[index].value, value, last):
         edit = Edit.of(apply(edit, array.items[index], step), file)
         array = edit.container(path, list)
-        assert array is not None  # noqa: S101 - a step changes something inside of it
+        assert array is not None  # noqa: S101 - a step changes a value inside of it
     return edit.text
 
 
@@ -86,7 +86,7 @@ def overruled(
     *,
     file: str = "JSON text",
 ) -> tuple[str, ...]:
-    """Return a phrase for each value of the user's that the merged `text` keeps instead of that in `value`.
+    """Return a phrase for each value of the user's that the merged `text` has instead of the one in `value`.
 
     Raises:
         DkdbgError: as `upsert`.
@@ -100,7 +100,7 @@ def overruled(
 def drop(
     text: str, path: Sequence[str], key_field: str, last: Mapping[str, object], *, file: str = "JSON text"
 ) -> str:
-    """Return `text` without the object with the name of `last`, if it equals `last`, and without an emptied array.
+    """Return `text` without the object that equals `last`, and without its array if that is then empty.
 
     Raises:
         DkdbgError: as `upsert`.
@@ -111,14 +111,14 @@ def drop(
     if len(array.items) > 1:
         return edit.remove(array, index)
     parent = edit.container(path[:-1], dict)
-    assert parent is not None  # noqa: S101 - it holds the array
+    assert parent is not None  # noqa: S101 - it contains the array
     return edit.remove(parent, [member.node for member in parent.members].index(array))
 
 
 def _find(
     text: str, path: Sequence[str], key_field: str, key: object, file: str
 ) -> tuple[Edit, Node | None, int | None]:
-    """Return the parsed text, the array at `path`, and the index of its first object whose `key_field` is `key`."""
+    """Return the parsed text, the array at `path`, and the index of its first object with the `key` in `key_field`."""
     edit = Edit.of(text, file)
     array = edit.container(path, list)
     for index, item in enumerate(array.items if array else ()):
@@ -129,11 +129,11 @@ def _find(
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """An edit of a value.
+    """One edit of a value.
 
     Attributes:
-        kind: `set` replaces the value at `path` by `value`, `remove` removes it, `add` inserts `value` there (in an
-            array before that index, or at the end).
+        kind: `set` replaces the value at `path` by `value`; `remove` removes it; `add` inserts `value` there, in an
+            array before that index or at the end.
     """
 
     kind: Literal["set", "remove", "add"]
@@ -142,10 +142,10 @@ class Step:
 
 
 def next_step(have: object, want: object, last: object) -> Step | None:
-    """Return the next edit that turns `have` into `want`; None if only the user's changes remain.
+    """Return the next edit that turns `have` into `want`; None if only the user's changes are left.
 
-    Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), other values
-    as a whole. A value is the user's unless it equals its value in `last`, the last request (None if unknown).
+    Objects are merged by key, arrays of objects by item (a pair of path mappings is one item), other values as a whole.
+    A value counts as the user's if it differs from that in `last`, the previous request (None if unknown).
     """
     return _step(have, want, _UNKNOWN if last is None else last, ())
 
@@ -169,7 +169,7 @@ def _in_object(
         if key in have:
             if step := _step(have[key], value, base.get(key, _UNKNOWN), (*at, key)):
                 return step
-        elif key not in base:  # otherwise the user has removed the key
+        elif key not in base:  # if it is in `base`, the user has removed it
             return Step(kind="add", path=(*at, key), value=value)
     for key, value in base.items():
         if key not in want and key in have and equal(have[key], value):
@@ -181,13 +181,13 @@ def _in_array(have: list[object], want: list[object], base: list[object], at: Pa
     stale = [index for index, item in enumerate(have) if _has(base, item) and not _has(want, item)]
     new = [item for item in want if not _has(have, item) and not _has(base, item)]
     if not stale and not new:
-        # Only the order differs: keep the user's, unless the plan's order has changed.
+        # Only the order differs: keep it, unless the plan's order has changed.
         moved = base and not equal(want, base) and not equal(have, want)
         is_reordered = (
             moved and all(_has(want, item) for item in have) and all(_has(have, item) for item in want)
         )
         return Step(kind="set", path=at, value=want) if is_reordered else None
-    # Order matters: the first matching path mapping applies.
+    # Order matters, because the first path mapping that matches is used.
     later = want[next(index for index, item in enumerate(want) if equal(item, new[0])) + 1 :] if new else []
     place = next((index for index, item in enumerate(have) if _has(later, item)), len(have))
     if stale and new and not any(_has(want, item) for item in have[stale[0] : place]) and stale[0] <= place:
@@ -223,7 +223,7 @@ def apply(edit: Edit, node: Node, step: Step) -> str:
 
 
 def _differences(have: object, want: object, at: Path = ()) -> Iterator[str]:
-    """Yield a phrase for each difference of a merged value from the wanted one: `port is 6000, not 5678`."""
+    """Yield a phrase for each difference between a merged value and the wanted one: `port is 6000, not 5678`."""
     name = " > ".join(str(part) for part in at)
     if isinstance(have, dict) and isinstance(want, dict):
         for key, value in want.items():

@@ -1,4 +1,4 @@
-"""Edit JSON with comments as text, one value at a time, and keep every other byte."""
+"""Edit one value at a time in JSON with comments, as text: every other byte stays as it is."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dkdbg.setup.render.jsonc_tree import BOM, Node, begins_line, indent_unit, l
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: VS Code's own indentation of new files.
+#: VS Code's indentation of new files.
 DEFAULT_INDENT = "    "
-#: Maximum column for an array of scalars on one line.
+#: Maximum columns of an array of scalars that is written on one line.
 LINE_WIDTH = 88
 _GAP = re.compile(r"(?:[ \t\r\n]|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """A parsed text with its formatting style, for edits."""
+    """A parsed text and its formatting style."""
 
     text: str
     file: str
@@ -32,7 +32,7 @@ class Edit:
 
     @classmethod
     def of(cls, text: str, file: str) -> Edit:
-        """Parse `text`; `file` is its name in messages."""
+        """Parse `text`; `file` is the file's name for messages."""
         root = parse(text, file=file)
         crlf = text.count("\r\n")
         newline = "\r\n" if crlf > text.count("\n") - crlf else "\n"
@@ -40,7 +40,7 @@ class Edit:
         return cls(text=text, file=file, root=root, newline=newline, indent=indent)
 
     def container(self, path: Sequence[str], kind: type[list[object] | dict[str, object]]) -> Node | None:
-        """Return the array or object at `path`; None if it, or a parent, is missing.
+        """Return the array or object at `path`; None if it is missing.
 
         Raises:
             DkdbgError: a value on the path has another type.
@@ -66,7 +66,7 @@ class Edit:
         )
 
     def insert_at(self, path: Sequence[str], value: object) -> str:
-        """Return the text with a new member at the unused `path`, and with its missing parents."""
+        """Return the text with a new value at `path`, which is not in use, and with missing parents."""
         node, depth = self.root, 0
         while node is not None and depth < len(path) and (child := node.child(path[depth])) is not None:
             node, depth = child, depth + 1
@@ -77,7 +77,7 @@ class Edit:
         return self.append(node, value, key=path[depth])
 
     def _with_root(self, value: object) -> str:
-        """Return the text with a root value appended; so far it has at most comments."""
+        """Return the text with a root value appended; before, it has at most comments."""
         body = self._render(value, "") + self.newline
         comments = self.text.rstrip(" \t\r\n")
         return (comments if comments in {"", BOM} else comments + self.newline) + body
@@ -94,12 +94,12 @@ class Edit:
         return self.text[: item.start] + self._render(value, outer) + "," + gap + self.text[item.start :]
 
     def remove(self, container: Node, index: int) -> str:
-        """Return the text without member or item `index` of `container`; comments around it stay."""
+        """Return the text without the member or item number `index` of `container`; comments around it stay."""
         spans = [(member.start, member.node.end) for member in container.members]
         spans = spans or [(item.start, item.end) for item in container.items]
         start, end = spans[index]
         comma = _comma(self.text, end)
-        if comma is None and index:  # the last item: remove the comma before it instead
+        if comma is None and index:  # the last item: remove the comma before it
             comma = _comma(self.text, spans[index - 1][1])
         text = self.text[:start] + self.text[end:]
         if comma is not None:
@@ -109,7 +109,7 @@ class Edit:
         return _without_gap(text, start)
 
     def append(self, container: Node, value: object, *, key: str | None = None) -> str:
-        """Return the text with `value` as last item (or, with `key`, last member) of `container`."""
+        """Return the text with `value` as last item of `container`; with `key`, as last member."""
         prefix = "" if key is None else _scalar(key) + ": "
         if container.last_end is None:
             return self._fill(container, prefix, value)
@@ -121,12 +121,12 @@ class Edit:
             between = self.text[container.last_end : container.content_end]
             body = ("" if comma else ",") + between + self.newline + outer + body + comma
             return self.text[: container.last_end] + body + self.text[container.content_end :]
-        # All on one line: append there, after the last child and before its comment.
+        # All on one line: append after the last child, and before a comment there.
         at = container.comma_end or container.last_end
         return self.text[:at] + ("" if comma else ",") + " " + body + comma + self.text[at:]
 
     def _fill(self, container: Node, prefix: str, value: object) -> str:
-        """Return the text with `value` as first child of an empty container, on a line of its own."""
+        """Return the text with `value` as the only child of an empty container, on a line of its own."""
         outer = line_indent(self.text, container.start)
         body = self.newline + outer + self.indent + prefix
         body += self._render(value, outer + self.indent, column=len(prefix))
@@ -136,12 +136,12 @@ class Edit:
         return self.text[: container.content_end] + body + space + self.text[container.end - 1 :]
 
     def _render(self, value: object, outer: str, *, column: int = 0) -> str:
-        """Return `value` as text; `column` characters precede its first line, `outer` indents the others."""
+        """Return `value` as text. Its first line comes after `column` characters; `outer` indents the other lines."""
         return self.newline.join(_lines(value, outer=outer, unit=self.indent, column=column))
 
 
 def _lines(value: object, *, outer: str, unit: str, column: int) -> list[str]:
-    """Return the lines of `value`, all but the first with indentation."""
+    """Return the lines of `value`, all but the first one indented."""
     if isinstance(value, dict) and value:
         children = [(f"{_scalar(key)}: ", child) for key, child in value.items()]
         brackets = "{}"
@@ -168,19 +168,19 @@ def _scalar(value: object) -> str:
 
 
 def equal(left: object, right: object) -> bool:
-    """Return whether two values are equal as JSON: `true` is not 1, and the order of keys is irrelevant."""
+    """Return whether two values are equal in JSON: `true` is not 1, and the order of keys does not matter."""
     return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def _comma(text: str, offset: int) -> int | None:
-    """Return the offset of the comma after a value that ends at `offset`; None if missing."""
+    """Return the offset of the comma after a value that ends at `offset`; None without a comma."""
     gap = _GAP.match(text, offset)
     at = gap.end() if gap else offset
     return at if text[at : at + 1] == "," else None
 
 
 def _without_gap(text: str, offset: int) -> str:
-    """Return `text` without the empty line or the extra space that a removed value left at `offset`."""
+    """Return `text` without the empty line or extra space that is left at `offset` after a removal."""
     start = len(text[:offset].rstrip(" \t"))
     end = offset + len(text[offset:]) - len(text[offset:].lstrip(" \t"))
     if text[:start].endswith(("\n", "\r")) and text[end : end + 1] in {"\n", "\r"}:

@@ -1,4 +1,4 @@
-"""Parse JSON with comments (VS Code's dialect) into nodes with their offsets in the text."""
+"""Parse JSON with comments (VS Code's dialect) into nodes that know their offsets in the text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dkdbg.errors import DkdbgError
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    #: Plain Python values, as from `json.loads`.
+    #: A plain Python value, as `json.loads` returns it.
     JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 BOM = "\ufeff"
-#: Maximum nesting: the parser recurses, and Python's limit is about 1000 frames. Editor settings are flatter.
+#: Maximum nesting. The parser recurses, and Python's limit is about 1000 frames; editor settings are much flatter.
 MAX_DEPTH = 200
 
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
@@ -28,7 +28,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A `"key": value` of an object; `start` is the offset of the key's quote."""
+    """A `"key": value` in an object; `start` is the offset of the key's first quote."""
 
     key: str
     start: int
@@ -37,17 +37,17 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A value with its offsets.
+    """A value, and its offsets in the text.
 
     Attributes:
-        start, end: `text[start:end]` is the value without the space around it.
-        value: the plain value; of duplicate keys the last one applies, as in VS Code.
-        members: an object's members in file order, with duplicates; empty for other values.
-        items: an array's items in file order; empty for other values.
-        last_end: offset after the last child, without its comma; None without children.
+        start, end: `text[start:end]` is the value, without surrounding space.
+        value: the plain value. Of duplicate keys the last one counts, as in VS Code.
+        members: members of an object in the order of the text, duplicates included; empty for other values.
+        items: items of an array in the order of the text; empty for other values.
+        last_end: offset after the last child, before its comma; None without children.
         comma_end: offset after a trailing comma; None without one.
-        content_end: for a container the offset after the last child, comma or comment before the closing bracket (after
-            the opening bracket of an empty container); `end` for scalars.
+        content_end: in a container, the offset after the last child, comma or comment before the closing bracket (in an
+            empty one, after the opening bracket); for a scalar the same as `end`.
     """
 
     start: int
@@ -60,14 +60,14 @@ class Node:
     content_end: int = 0
 
     def child(self, key: str) -> Node | None:
-        """Return the value of an object's `key`: of duplicate keys the last applies, as in VS Code."""
+        """Return the value of an object's `key`; of duplicate keys the last one counts, as in VS Code."""
         return next((member.node for member in reversed(self.members) if member.key == key), None)
 
 
 def parse(text: str, *, file: str) -> Node | None:
-    """Return the root value; None for a text of blanks and comments only.
+    """Return the root value; None for a text that has only blanks and comments.
 
-    `file` is the name of the text in messages. Line ends must be those of the file (no newline translation).
+    `file` is the file's name for messages. The text must have the file's own line endings, not translated ones.
 
     Raises:
         DkdbgError: the text is not JSON with comments; the message has file, line, column (from 1) and the expected
@@ -77,7 +77,7 @@ def parse(text: str, *, file: str) -> Node | None:
 
 
 def position(text: str, offset: int) -> tuple[int, int]:
-    """Return line and column of `offset`, both from 1, in characters; a byte order mark does not count."""
+    """Return line and column of `offset` in characters, both from 1; a byte order mark does not count."""
     line, line_start = 1, int(text.startswith(BOM))
     for line_end in _LINE_END.finditer(text, 0, offset):
         line, line_start = line + 1, line_end.end()
@@ -85,18 +85,18 @@ def position(text: str, offset: int) -> tuple[int, int]:
 
 
 def begins_line(text: str, offset: int) -> bool:
-    """Return whether only blanks precede `offset` on its line."""
+    """Return whether only blanks come before `offset` on its line."""
     return text[_line_start(text, offset) : offset].strip(" \t" + BOM) == ""
 
 
 def line_indent(text: str, offset: int) -> str:
-    """Return the indentation of the line of `offset`."""
+    """Return the indentation of the line that contains `offset`."""
     line = text[_line_start(text, offset) : offset].lstrip(BOM)
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def indent_unit(text: str, node: Node) -> str | None:
-    """Return the additional indentation of the first nested line below `node`; None if no line is nested."""
+    """Return the further indentation of the first line nested below `node`; None if no line is nested."""
     outer = line_indent(text, node.start)
     children = [(member.start, member.node) for member in node.members] + [
         (item.start, item) for item in node.items
@@ -119,7 +119,7 @@ class _Parser:
     text: str
     file: str
     at: int = 0
-    #: End of the last token (value, comma, bracket, comment), so that edits keep comments.
+    #: Offset after the last token (value, comma, bracket, comment), for edits that keep comments.
     token_end: int = field(default=0, init=False)
 
     def root(self) -> Node | None:
@@ -183,7 +183,7 @@ class _Parser:
                     self._fail("a value")
                 try:
                     value = json.loads(word.group())
-                except ValueError:  # Python rejects integers of more than 4300 digits
+                except ValueError:  # Python converts at most 4300 digits
                     self._fail("a number of at most 4300 digits")
                 self.at = self.token_end = word.end()
         return Node(start=start, end=self.at, value=value, content_end=self.at)
@@ -196,7 +196,7 @@ class _Parser:
         return str(json.loads(found.group()))
 
     def _container(self, depth: int, close: str) -> Node:
-        """Parse an object or an array, with its brackets."""
+        """Parse an object or array, including its brackets."""
         start = self.at
         self._take()
         members: list[Member] = []
@@ -229,7 +229,7 @@ class _Parser:
         )
 
     def _key(self) -> str:
-        """Parse a key and the colon after it; return the key."""
+        """Parse a key and its colon; return the key."""
         if self._peek() != '"':
             self._fail("a key in double quotes or '}'")
         key = self._string()
@@ -241,7 +241,7 @@ class _Parser:
         return key
 
     def _comma(self) -> int | None:
-        """Take an optional comma after a child; return the offset after it, None if missing."""
+        """Parse an optional comma after a child; return the offset after it, None without a comma."""
         self._skip()
         if self._peek() != ",":
             return None

@@ -1,7 +1,7 @@
-"""Record what dkdbg has written in `.dkdbg/manifest.json`, which is committed with the files.
+"""Record what dkdbg has written, in `.dkdbg/manifest.json`, which is committed with the files.
 
-Digests distinguish generated files from edited ones. Our entries in the user's own files are stored as last written,
-so that a merge can distinguish them from the user's. The debug service is stored, so that `up` and `down` need not
+Digests tell generated files from edited ones. dkdbg's entries in the user's own files are stored as last written, so
+that a merge can tell them from the user's changes. The debug service is stored, so that `up` and `down` need not
 inspect the repository again.
 """
 
@@ -38,17 +38,17 @@ _VERSION = 1
 
 
 def digest(data: bytes) -> str:
-    """Return the sha256 of a generated file, independent of line ends that git converts (core.autocrlf)."""
+    """Return the sha256 of a generated file, the same for LF and CRLF, which git converts (core.autocrlf)."""
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The manifest's content.
+    """The content of the manifest.
 
     Attributes:
-        files: digest of each generated file as last written.
-        metadata: further data, one JSON object for each file that has any.
+        files: generated file -> digest of its last written version.
+        metadata: file -> JSON object with further data, for files that have any.
     """
 
     files: Mapping[PurePosixPath, str]
@@ -56,7 +56,7 @@ class Manifest:
 
 
 def load(root: Path) -> Manifest:
-    """Return the manifest; empty without one.
+    """Return the manifest; an empty one if the file is missing.
 
     Raises:
         DkdbgError: the manifest cannot be read.
@@ -81,7 +81,7 @@ def load(root: Path) -> Manifest:
 
 
 def dump(manifest: Manifest) -> bytes:
-    """Return the manifest as bytes: one line per file, sorted, so that git merges it well."""
+    """Return the manifest as bytes: a line for each file, sorted, so that git can merge it."""
     files = {str(path): manifest.files[path] for path in sorted(manifest.files)}
     metadata = {str(path): manifest.metadata[path] for path in sorted(manifest.metadata)}
     return json.dumps({"version": _VERSION, "files": files, "notes": metadata}, indent=2).encode() + b"\n"
@@ -95,13 +95,13 @@ def service_metadata(
     reads: Mapping[str, str],
     inherited: Mapping[str, tuple[str, ...]],
 ) -> dict[str, object]:
-    """Return the metadata to store for the compose file.
+    """Return the metadata to store for the debug service's compose file.
 
     Args:
-        included_by: file that makes compose read the compose file, relative to the root.
-        config: the dkdbg.toml that the service was planned from.
-        reads: files that define the service's image, with their sha256.
-        inherited: base image -> Dockerfile lines that a build inherits, for machines that lack the image.
+        config: bytes of the dkdbg.toml by which the service was planned.
+        included_by: file through which compose reads the compose file, relative to the root.
+        reads: file that defines the service's image -> its sha256.
+        inherited: base image -> Dockerfile lines that a build inherits from it, for machines without the image.
     """
     return {
         "service": asdict(service),
@@ -113,23 +113,23 @@ def service_metadata(
 
 
 def inherited(manifest: Manifest) -> dict[str, tuple[str, ...]]:
-    """Return the recorded Dockerfile lines that a build inherits: base image -> lines."""
+    """Return base image -> Dockerfile lines that a build inherits from it, as recorded."""
     known = [as_dict(note.get("inherited")) for note in manifest.metadata.values()]
     return {image: _texts(lines) or () for each in known for image, lines in each.items()}
 
 
 def _choices(config: bytes) -> dict[str, object]:
-    """Return the settings of a dkdbg.toml that determine the debug service, with lists for tuples, as in JSON."""
+    """Return the settings in a dkdbg.toml that determine the debug service; tuples become lists, as in JSON."""
     choices = asdict(configuration.parse(configuration.decode(config)))
     del choices["sync"], choices["targets"]
     return as_dict(json.loads(json.dumps(choices)))
 
 
 def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
-    """Return the debug service as `init` wrote it; None if its compose file or dkdbg.toml has changed since.
+    """Return the debug service that `init` wrote; None if its compose file or dkdbg.toml has changed since.
 
     Args:
-        changed: return it even if one of these files has changed.
+        changed: whether to return it even if one of these files has changed.
 
     Raises:
         DkdbgError: the manifest or one of these files cannot be read, or dkdbg.toml is invalid.
@@ -146,10 +146,10 @@ def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
                 "config": dict() as config,
             } if compose_file == str(path) and is_name(name) and 0 < port < 65536:  # fmt: skip
                 service = as_dict(metadata["service"])
-                # A manifest of an earlier version has fewer keys.
+                # Manifests of earlier versions have fewer keys.
                 if {**_choices(b""), **config} != _choices(read(root, CONFIG) or b"") and not changed:
                     return None
-                # Earlier versions wrote a single compose file.
+                # Earlier versions wrote only one compose file.
                 for each in (path, folders.checked(str(metadata.get("included_by") or path))):
                     present = read(root, each)
                     if (present is None or manifest.files.get(each) != digest(present)) and not changed:
@@ -172,7 +172,7 @@ def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
 
 
 def _inputs(root: Path, inputs: tuple[str, ...] | None, reads: object) -> tuple[str, ...] | None:
-    """Return the image's input files; None if unknown, or if a file that defines them has changed."""
+    """Return the image's input files; None if they are unknown, or a file that determines them has changed."""
     if inputs is None or not isinstance(reads, dict):
         return None
     for name, sha256 in reads.items():
@@ -185,7 +185,7 @@ def _inputs(root: Path, inputs: tuple[str, ...] | None, reads: object) -> tuple[
 
 
 def _count(value: object) -> int:
-    """Return a valid number of processes, else 0: earlier versions did not store it, and the manifest is untrusted."""
+    """Return a number of processes; 0 if it is invalid (the manifest is untrusted) or missing (in earlier versions)."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1024 else 0
 
 

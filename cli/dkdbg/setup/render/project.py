@@ -1,4 +1,4 @@
-"""Render a project plan as files of the user's repository."""
+"""Render a project's plan as files for the user's repository."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from dkdbg.core.config import Config
     from dkdbg.core.plan import ProjectPlan, ServicePlan
 
-#: Id of the Feature beside devcontainer.json, and name of its folder.
+#: Id of the dev container Feature that dkdbg writes beside devcontainer.json, and name of its folder.
 OWNER_FEATURE = "dkdbg-owner"
-#: Offset of the program's ports on the host: a service of the user may use the original ports.
+#: Added to the program's ports on the host, because a service of the user's may use the original ports.
 APP_PORT_SHIFT = 10000
 
 
 def wanted_files(
     root: Path, plan: ProjectPlan, config: Config, *, local_port: int
 ) -> dict[str, FileWanted | None]:
-    """Return every file that `init` wants, relative to `root`, in the order in which to show them.
+    """Return all files that `init` wants, by path relative to `root`, in the order in which they are shown.
 
     Args:
-        config: values of flags and dkdbg.toml; missing ones are written to dkdbg.toml.
-        local_port: port on 127.0.0.1 for the launch entry.
+        config: command line options and dkdbg.toml; settings missing in dkdbg.toml are added there.
+        local_port: port on 127.0.0.1 in the launch entry.
 
     Raises:
-        DkdbgError: a JSON file of the user's is not JSON with comments.
+        DkdbgError: a JSON file of the user's is malformed.
     """
     files: dict[str, FileWanted | None] = {}
     choices, project = _config(root, config), project_id(root)
@@ -105,7 +105,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         apt=image.apt,
         optional_apt=image.optional_apt,
         system_site=image.base.startswith("pytorch/"),
-        # uv ignores what the image has installed outside the virtual environment, such as torch.
+        # Not if the image has packages such as torch: uv ignores those outside its virtual environment.
         uv=not image.base.startswith("pytorch/")
         and any(each.run.startswith("pip ") for each in image.installs),
         installs=[(_copies(install.copy), install.run) for install in image.installs],
@@ -123,7 +123,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
 
 
 def _copies(names: tuple[str, ...]) -> list[str]:
-    """Return the arguments of COPY, one list per folder: COPY with several sources would flatten them."""
+    """Return the arguments of COPY, a list for each folder, because one COPY would flatten several folders."""
     folders: dict[str, list[str]] = {}
     for name in names:
         folders.setdefault(posixpath.dirname(name), []).append(name)
@@ -131,7 +131,7 @@ def _copies(names: tuple[str, ...]) -> list[str]:
 
 
 def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
-    """Return the directories that an editable install would add to sys.path, container side."""
+    """Return the folders in the container that an editable install would add to sys.path."""
     packaged = set(PROJECT_FILES) & set(plan.facts.dependency_files)
     roots = []
     if packaged or plan.facts.package_manager in {"setuptools", "poetry", "uv"}:
@@ -140,7 +140,7 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
     if entry is not None and entry.home not in {
         entry.cwd,
         *roots,
-    }:  # the command expects a `pip install -e` of this folder
+    }:  # the command expects `pip install -e` of this folder
         roots.append(entry.home)
     for folder in plan.facts.local_packages:
         roots.append(f"{folder}/src" if (plan.facts.root / folder / "src").is_dir() else folder)
@@ -148,7 +148,7 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
 
 
 def _including(plan: ProjectPlan) -> str:
-    """Return a compose file that includes the debug service, with paths relative to the first compose file's folder."""
+    """Return a compose file that includes the debug service; paths are relative to the first compose file's folder."""
     home, base = posixpath.dirname(plan.compose_chain[0]) or ".", plan.service.extends
     values = {
         **vars(plan.service),
@@ -207,7 +207,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
 
 
 def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
-    """Return the settings of the debug service that apply in this repository, each with its default."""
+    """Return the debug service's settings that apply to this repository, each with its default."""
     service = plan.service
     planned = {
         **dict(service.settings),
@@ -230,20 +230,20 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
 
 
 def _aliases(service: ServicePlan) -> tuple[str, ...]:
-    """Return the extended service's names, as network aliases of the debug service; empty without a compose network."""
+    """Return the extended service's names as network aliases for the debug service; empty without a network."""
     base = service.extends
     alone = base is None or "network_mode" in base.says or not compose_names.is_name(base.name)
     return () if base is None or alone else tuple(dict.fromkeys((base.name, *base.called)))
 
 
 def _compose_argv(service: ServicePlan) -> list[str]:
-    """Return argv for the compose file: `$` is doubled, and words with values from .env stay as written."""
+    """Return argv for the compose file: `$` is doubled, except in words that take their value from .env."""
     written = dict(service.from_env)
     return [written.get(index, word.replace("$", "$$")) for index, word in enumerate(service.argv)]
 
 
 def _shell_command(service: ServicePlan) -> str:
-    """Return the command for a shell in the container; words from .env are variables `DKDBG_ARG_<index>`."""
+    """Return the command for a shell in the container; words from .env become variables `DKDBG_ARG_<index>`."""
     from_env = dict(service.from_env)
     return " ".join(
         f'"$DKDBG_ARG_{index}"' if index in from_env else shlex.quote(word)
@@ -252,7 +252,7 @@ def _shell_command(service: ServicePlan) -> str:
 
 
 def _own_folders(plan: ProjectPlan) -> tuple[str, ...]:
-    """Return the container paths at which mounts of the repository, or of its parents, show its `.dkdbg`."""
+    """Return the paths in the container at which mounts of the repository, or of its parents, show its `.dkdbg`."""
     base, below = plan.service.extends, PurePosixPath(plan.facts.below).parts
     theirs = () if base is None else base.binds if base.mounted is None else base.mounted
     found = []
@@ -264,7 +264,7 @@ def _own_folders(plan: ProjectPlan) -> tuple[str, ...]:
 
 
 def _bind(local: str, remote: str, *, read_only: bool = False) -> str | dict[str, str | bool]:
-    """Return a bind mount for compose, in the long form if a path contains a colon."""
+    """Return a bind mount in compose's syntax, in the long form if a path contains a colon."""
     source = local if local.split("/", maxsplit=1)[0] in {".", ".."} else f"./{local}"
     if ":" in local + remote:
         long: dict[str, str | bool] = {"type": "bind", "source": source, "target": remote}
@@ -273,10 +273,10 @@ def _bind(local: str, remote: str, *, read_only: bool = False) -> str | dict[str
 
 
 def _app_ports(service: ServicePlan) -> tuple[tuple[int, int], ...]:
-    """Return each port of the program in the container, with its default port on the host."""
+    """Return (port in the container, default port on the host) for each port of the program."""
     if service.extends is None:
         return tuple((port, port) for port in service.app_ports)
-    # The user's own service may use the original ports.
+    # A service of the user's may use the original ports.
     shift = APP_PORT_SHIFT
     return tuple((port, port + shift if port + shift < 65536 else port - shift) for port in service.app_ports)
 
@@ -294,7 +294,7 @@ def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
         "extensions": plan.extensions,
     }
     text = render("devcontainer/devcontainer.json.j2", **values)
-    # A local Feature, which makes the remote user the owner of its files, has to be below .devcontainer/.
+    # A local Feature must be below .devcontainer/. This one makes the remote user the owner of its files.
     feature = {
         f"{folder}/{OWNER_FEATURE}/{name}": FileWanted(
             content=artefact("devcontainer", f"owner/{name}").read_bytes(),
@@ -307,7 +307,7 @@ def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
 
 
 def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
-    """Return the user's files that define the image, each with its digest, to detect changes."""
+    """Return the user's files that define the image, each with its digest, so that later changes are noticed."""
     service, image = plan.service, plan.image
     if service.inputs is None:
         return {}

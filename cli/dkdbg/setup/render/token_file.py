@@ -1,7 +1,7 @@
-"""Read and create the token of this user's debug ports, in the user's configuration folder.
+"""Read and create the token for this user's debug ports, in the user's configuration folder.
 
-It is not in the repository, where a Dockerfile's `COPY . .` would put it into an image. All repositories share it,
-because the editor gets it from one environment variable.
+It is not in the repository, whose files a Dockerfile's `COPY . .` would put into an image. All repositories share it,
+because editors get it from one environment variable.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dkdbg.repository.folders import create_private, read_private
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Random bytes of the token; users never type it.
+#: Number of random bytes in the token. No user has to type it.
 LENGTH = 32
 
 
 def path(environ: Mapping[str, str]) -> Path:
-    """Return the path of the token (XDG base directory specification); `.dkdbg/up.sh` uses it too."""
+    """Return the path of the token file (XDG base directory specification); `.dkdbg/up.sh` reads it, too."""
     base = environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "dkdbg" / "token"
 
 
 def read(environ: Mapping[str, str]) -> str | None:
-    """Return the token: DKDBG_TOKEN, else the file's; empty if DKDBG_TOKEN is empty, None if both are missing.
+    """Return the token: DKDBG_TOKEN (which may be empty), otherwise the file's content; None if both are missing.
 
     Raises:
         DkdbgError: the file cannot be read, is empty, or is readable by others.
@@ -42,7 +42,7 @@ def read(environ: Mapping[str, str]) -> str | None:
 
 
 def make(environ: Mapping[str, str]) -> str:
-    """Create the token, readable by this user only, and return it.
+    """Create a token that only this user can read, and return it.
 
     Raises:
         DkdbgError: it cannot be written.

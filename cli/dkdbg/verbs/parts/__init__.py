@@ -1,1 +1,1 @@
-"""Parts that several verbs share."""
+"""Code that several verbs share."""

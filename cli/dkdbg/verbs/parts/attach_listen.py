@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def token_of(reporter: Reporting) -> str:
-    """Return this user's token; create a missing one.
+    """Return this user's token; create one if it is missing.
 
     Raises:
-        DkdbgError: the token cannot be read or made, or could be guessed.
+        DkdbgError: the token cannot be read or created, or is short enough to guess.
     """
     token = token_file.read(os.environ)
     if token is None:
@@ -51,7 +51,7 @@ def token_of(reporter: Reporting) -> str:
 
 
 def _certificate(reporter: Reporting) -> certificate.Certificate:
-    """Return this user's certificate; create a missing one. Raises DkdbgError."""
+    """Return this user's TLS certificate; create one if it is missing. Raises DkdbgError: that failed."""
     file = token_file.path(os.environ).with_name("listen.pem")
     found = certificate.load(file)
     if found.is_new:
@@ -62,10 +62,10 @@ def _certificate(reporter: Reporting) -> certificate.Certificate:
 def wait_for_jobs(
     proxy: AttachProxy, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
 ) -> None:
-    """Accept connecting jobs until `opened` is closed; each job becomes a target of the proxy.
+    """Accept jobs that connect, until `opened` is closed; each job becomes a target of the proxy.
 
     Raises:
-        DkdbgError: the certificate cannot be read or made, or the address cannot be listened on.
+        DkdbgError: the certificate cannot be read or created, or the address cannot be listened on.
     """
     shown = _certificate(reporter)
     lock = threading.Lock()
@@ -74,11 +74,11 @@ def wait_for_jobs(
     def arrived(job: ConnectedJob) -> None:
         with lock:
             name, number = job.about.name, 1
-            while name in known and not known[name][0].job.why:  # another connected job has this name
+            while name in known and not known[name][0].job.why:  # a job of this name is still connected
                 number += 1
                 name = f"{job.about.name}-{number}"
             former = None
-            if name in known:  # the job was restarted
+            if name in known:  # the same job, restarted
                 target, upstream = known[name]
                 former, target.job = target.job, job
             else:

@@ -1,4 +1,4 @@
-"""Attach proxy of some targets: `dkdbg attach` keeps it open, `dkdbg run --attach` opens it beside a program."""
+"""The attach proxy for some targets: `dkdbg attach` keeps it open, `dkdbg run --attach` opens it beside a program."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ if TYPE_CHECKING:
     from dkdbg.attach.plain_debugpy import Greeted
     from dkdbg.core.target import Target
 
-#: Maximum seconds for editors to close their sessions at the end.
+#: Maximum seconds that editors get to close their sessions at the end.
 CLOSE_TIMEOUT_S = 1.5
 
 
 class Reporting(Protocol):
-    """Receiver of events. Thread-safe."""
+    """Receives events, from any thread."""
 
     def announce(self, announcement: Announce) -> None:
         """Report a message of the attach proxy's router."""
 
     def line(self, text: str) -> None:
-        """Report a line for the user."""
+        """Report a line of text for the user."""
 
     def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
-        """Report an event that programs may use."""
+        """Report an event that programs may use; `more` are values for programs only."""
 
 
 class AttachProxy:
-    """One port of 127.0.0.1 that editors attach to, and the targets behind it, which `close` closes.
+    """A port of 127.0.0.1 that editors attach to, and the targets behind it; `close` closes both.
 
     Args:
-        port: if taken, the next free one is used.
-        base: first of the ports, one for each process; None: only processes of an editor that opens no child
-            sessions get a port.
-        ranks: default ranks for editors that choose none; empty for the ranks that the targets were started with.
-        continues: default effect of continuing one rank on the others, `all` or `one`.
-        token: token for agents that list their processes only to clients that prove knowledge of it.
-        proves: whether to use it also for editors that send no token, so that every client of the port can attach.
+        port: if it is taken, the next free port is used.
+        base: first of the ports that each serve one process; None to open them only for an editor that does not open
+            child sessions.
+        ranks: ranks for an editor that chooses none; empty for those that the targets were started with.
+        continues: what continuing one rank does to the others, unless the editor chooses: `all` or `one`.
+        token: token for agents that list their processes only to clients that prove they know it.
+        proves: whether to prove it on behalf of editors that send no token, so that every client of the port can
+            attach.
 
     Raises:
         DkdbgError: a target is named twice, or no port is free.
@@ -87,29 +88,29 @@ class AttachProxy:
 
     @property
     def port(self) -> int:
-        """Port that editors attach to."""
+        """The port that editors attach to."""
         return self._listener.port
 
     def start(self) -> None:
-        """Accept editors."""
+        """Begin to accept editors."""
         self._listener.start()
         if self._offers_all:
             self._board.registry.offers_all = True
             self._extra.open_first()
 
     def add(self, target: Target) -> Upstream:
-        """Add a target with a unique label; thread-safe."""
+        """Add a target, whose label must be unique; may be called from any thread."""
         upstream = Upstream(target, target.label, self._token)
         self.upstreams = [*self.upstreams, upstream]
         self._board.add(upstream)
         return upstream
 
     def follow(self) -> None:
-        """Follow changes of the targets."""
+        """Begin to follow changes of the targets."""
         self._changes.start()
 
     def close(self) -> None:
-        """End the sessions, and close all targets."""
+        """End the editors' sessions, and close all targets."""
         self._board.stop("dkdbg attach was ended")
         self._listener.drain(CLOSE_TIMEOUT_S)
         self._listener.stop()
@@ -121,7 +122,7 @@ class AttachProxy:
 
 
 def _named(targets: Sequence[Target]) -> list[tuple[Target, str]]:
-    """Return each target with a unique name: its label, or its whole address if two labels are equal."""
+    """Return each target with a unique name: its label, or its address where two labels are equal."""
     addresses = [str(each.address) for each in targets]
     if twice := next((each for each in addresses if addresses.count(each) > 1), ""):
         raise DkdbgError(f"{twice} is named twice", hint="name each target once")
@@ -143,7 +144,7 @@ def listen(
                 LOOPBACK, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
                 admit=wires.owner_refusal, outsiders=containers.WAY_OUT, greeting=debugpy_version(),
             )  # fmt: skip
-        except OSError:  # another process has taken the port
+        except OSError:  # another process took the port in the meantime
             continue
         if chosen != port:
             report.event("port", f"port {port} is taken; using {chosen}", port=chosen)
@@ -154,7 +155,7 @@ def listen(
 
 
 def open_proxy(opened: contextlib.ExitStack, targets: Sequence[Target], port: int) -> None:
-    """Forward editors to targets on exactly this port, until `opened` is closed.
+    """Forward editors from exactly this local port to the targets, until `opened` is closed.
 
     Raises:
         DkdbgError: the port is taken.
@@ -172,25 +173,25 @@ def open_proxy(opened: contextlib.ExitStack, targets: Sequence[Target], port: in
 
 
 class _Quiet:
-    """Discards reports: the terminal belongs to the program, and the editor gets its own messages."""
+    """Discards events: the terminal belongs to the program, and editors get their own messages."""
 
     def announce(self, announcement: Announce) -> None:
-        """Do nothing."""
+        """Discard the message."""
 
     def line(self, text: str) -> None:
-        """Do nothing."""
+        """Discard the line."""
 
     def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
-        """Do nothing."""
+        """Discard the event."""
 
 
 class PlainProxy:
-    """Counterpart of `AttachProxy` for one debugpy without an agent.
+    """The counterpart of `AttachProxy` for a single debugpy that runs without an agent.
 
     Args:
         target: address of debugpy, for messages.
-        anchor: a connection that keeps debugpy's port open.
-        port: if taken, the next free one is used.
+        anchor: connection that stays open, so that debugpy keeps its port open.
+        port: if it is taken, the next free port is used.
 
     Raises:
         DkdbgError: no port is free.
@@ -205,22 +206,22 @@ class PlainProxy:
 
     @property
     def port(self) -> int:
-        """Port that editors attach to."""
+        """The port that editors attach to."""
         return self._listener.port
 
     def start(self) -> None:
-        """Accept editors."""
+        """Begin to accept editors."""
         self._listener.start()
 
     def close(self) -> None:
-        """End the sessions, and leave debugpy as it was."""
+        """End the editors' sessions, and leave debugpy as it was."""
         self._listener.drain(CLOSE_TIMEOUT_S)
         self._listener.stop()
         self._debugpy.close()
 
 
 def plain_proxy(targets: Sequence[Target], report: Reporting, *, port: int) -> PlainProxy | None:
-    """Return the proxy of a plain debugpy, if the only target is one; otherwise None.
+    """Return the proxy for a plain debugpy if that is the only target; otherwise None.
 
     Raises:
         DkdbgError: a plain debugpy is one of several targets, or no port is free.
@@ -230,7 +231,7 @@ def plain_proxy(targets: Sequence[Target], report: Reporting, *, port: int) -> P
             continue
         try:
             anchor = greeted(endpoint)
-        except OSError:  # nothing listens there yet
+        except OSError:  # no program listens there yet
             continue
         if anchor is None:
             continue

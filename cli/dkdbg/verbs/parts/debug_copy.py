@@ -1,4 +1,4 @@
-"""`dkdbg up TARGET`, `dkdbg down TARGET`: start and remove a copy of a workload, with the agent under its program."""
+"""`dkdbg up TARGET`, `dkdbg down TARGET`: start and remove a copy of a workload whose program runs under the agent."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def up(root: Path, options: argparse.Namespace) -> int:
-    """Show the copy, start it once the user confirms, and wait until an attach will work; return the exit code.
+    """Show the copy, start it once the user confirms, and wait until an attach works; return the exit code.
 
     Raises:
-        DkdbgError: the copy cannot be made, with cause and next step.
+        DkdbgError: the copy cannot be made, with the cause and what to do next.
     """
     argv, attach = _words(options.command), options.attach
     with contextlib.closing(registry.target_of(options.target, root)) as target:
@@ -48,7 +48,7 @@ def up(root: Path, options: argparse.Namespace) -> int:
             if not console.ask(f"Start {plan.name}?"):
                 console.say("nothing was started")
                 return EXIT_ERROR
-        handle(interrupt_once)  # never undone: a second signal must not interrupt the removal of the copy
+        handle(interrupt_once)  # not reset: a second signal must not stop the removal
         if attach is not None:
             return _attached(root, target, attach, options.wait_timeout)
         ready = target.make_copy(report=console.say, limit=options.wait_timeout)
@@ -58,7 +58,7 @@ def up(root: Path, options: argparse.Namespace) -> int:
 
 
 def down(root: Path, name: str) -> int:
-    """Remove the copy; return the exit code. Raises DkdbgError: it cannot be removed, with cause and next step."""
+    """Remove the copy; return the exit code. Raises DkdbgError: it cannot be removed, with the cause."""
     with contextlib.closing(registry.target_of(name, root)) as target:
         _check(target)
         console.say(target.remove_copy())
@@ -66,7 +66,7 @@ def down(root: Path, name: str) -> int:
 
 
 def _attached(root: Path, target: Target, port: int, limit: int) -> int:
-    """Start the copy, forward editors to it until a signal ends this process, and remove it."""
+    """Start the copy, forward editors to it until a signal ends this process, then remove the copy."""
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
     try:
         ready = target.make_copy(report=console.say, limit=limit)
@@ -127,8 +127,8 @@ def _show(plan: CopyPlan, *, whole: bool) -> None:
 
 
 def _lines(document: object) -> list[str]:
-    """Return the lines of the document as YAML, like `kubectl get -o yaml`."""
-    from ruamel.yaml import YAML  # 50 ms
+    """Return an object as lines of YAML, in the style of `kubectl get -o yaml`."""
+    from ruamel.yaml import YAML  # takes 50 ms
 
     out = io.StringIO()
     yaml = YAML(typ="safe", pure=True)

@@ -1,4 +1,4 @@
-"""Targets of the demo: a compose service, or a plain process of this machine."""
+"""The targets of the demo: a compose service, or a plain process on this machine."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ START_LIMIT = 30.0
 
 
 def compose(folder: Path, plan: ProjectPlan, host: HostFacts) -> ComposeRun:
-    """Return a run of the example in a container of this machine's engine, not started yet."""
+    """Return a run of the example in a container of this machine's engine, not yet started."""
     root = str(folder)
     mappings = tuple((root if m.local == "." else f"{root}/{m.local}", str(m.remote)) for m in plan.mappings)
     return ComposeRun(folder=folder, plan=plan, host=host, path_mappings=mappings)
 
 
 def local(folder: Path, plan: ProjectPlan) -> LocalRun:
-    """Return a run of the example as a plain process of this machine, not started yet."""
+    """Return a run of the example as a plain process on this machine, not yet started."""
     return LocalRun(folder=folder, command=_for_this_machine(plan.service.command))
 
 
 def _for_this_machine(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Replace `python` by this interpreter: outside an image there may be no `python`."""
+    """Replace `python` by this interpreter, because this machine may have no `python`."""
     return (sys.executable, *command[1:]) if command[:1] in {("python",), ("python3",)} else command
 
 
 @dataclass(kw_only=True)
 class ComposeRun:
-    """The compose target of the demo."""
+    """The demo as a compose service."""
 
     folder: Path
     plan: ProjectPlan
@@ -60,7 +60,7 @@ class ComposeRun:
 
     @property
     def name(self) -> str:
-        """Address of the service and version of the engine."""
+        """Address of the service, and version of the engine."""
         return f"compose://{self.plan.service.name} (engine {self.host.version})"
 
     @property
@@ -68,17 +68,17 @@ class ComposeRun:
         return ComposeService(service=self.plan.service.name)
 
     def start(self) -> int:
-        """Build and start the service on a free port; return the port."""
+        """Build the image and start the service on a free local port; return that port."""
         return on_free_port(self.plan.service.port, own_port=None, start=self._up)
 
     def restart(self) -> int:
-        """Start a new container of the same image, which mounts the changed file; return the port."""
+        """Start a new container from the same image, with the changed file mounted; return the port."""
         check(process.run(self._target.down(), cwd=self.folder, env=self._environment()))
         self._up(self.port)
         return self.port
 
     def stop(self) -> None:
-        """Remove container, network, image and volumes of the example."""
+        """Remove the example's container, network, image and volumes."""
         argv = (*self._target.down_project(), "--rmi", "local", "--volumes")
         process.run(argv, cwd=self.folder, env=self._environment())
 
@@ -100,7 +100,7 @@ class ComposeRun:
 
 @dataclass(kw_only=True)
 class LocalRun:
-    """The `local:` target of the demo."""
+    """The demo as a plain process."""
 
     folder: Path
     command: tuple[str, ...]
@@ -109,7 +109,7 @@ class LocalRun:
     _child: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     def start(self) -> int:
-        """Start a plain process under the agent; return the free port that the agent has chosen."""
+        """Start the process under the agent; return the free port that the agent chose."""
         runtime = str(self.folder / ".dkdbg-run")
         argv = (
             sys.executable, "-m", "dkdbg.agent", "launch", "--host", LOOPBACK, "--port", "0",
@@ -120,7 +120,7 @@ class LocalRun:
         return self._wait(runtime)
 
     def restart(self) -> int:
-        """Stop the process and start it again."""
+        """Stop the process, and start it again."""
         self.stop()
         return self.start()
 
@@ -138,8 +138,8 @@ class LocalRun:
             child.wait()
 
     def _wait(self, runtime: str) -> int:
-        """Return the port once the session record says that an attach will work; do not connect to the port."""
-        assert self._child is not None  # noqa: S101 - started by the only caller
+        """Return the port once the session record says that an attach works; never connect to the port."""
+        assert self._child is not None  # noqa: S101 - the only caller has started it
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:
             for record in records.list_records(runtime):

@@ -1,4 +1,4 @@
-"""`dkdbg init --k8s`: write an overlay that starts a workload of this repository under the agent, and its launch entry."""
+"""`dkdbg init --k8s`: write an overlay that starts this repository's workload under the agent, and a launch entry."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.manifests import Manifests, ManifestWorkload
     from dkdbg.targets.kubernetes.pod_copy import PodCopy
 
-#: Seconds that the program waits for an editor.
+#: Seconds for which the program waits for an editor.
 WAIT = 600
-#: Folder names to prefer among several that build a manifest: users debug in these environments.
+#: Names of folders to prefer if several build a manifest: environments in which users debug.
 _PREFERRED = ("dev", "development", "local", "debug", "sandbox", "staging", "test")
 _SHOWN = 12
 
 
 def init_k8s(root: Path, options: argparse.Namespace) -> int:
-    """Plan the overlay, the launch entry and its task, show and write them; return the exit code.
+    """Plan, show and write the overlay, the launch entry and its task; return the exit code.
 
-    Without --port the entry keeps its port, or gets the next that no entry uses.
+    Without --port, an existing entry keeps its port, and a new one gets the next port that no entry uses.
 
     Raises:
         DkdbgError: the workload is missing, kustomize cannot build it, or a file cannot be written.
@@ -73,7 +73,7 @@ def init_k8s(root: Path, options: argparse.Namespace) -> int:
         except BadPod as error:
             raise DkdbgError(f"{chosen.file}: {kind}/{name} is not a usable manifest: {error}") from error
 
-    copied({})  # report problems of the workload first
+    copied({})  # reports problems of the workload first
     remote, why = _code(rendered, kind, container, options.folder, facts.dockerfiles)
     mappings = described([(".", remote)])
     copy = copied({ENV_MAPPINGS: json.dumps(mappings, separators=(",", ":"))})
@@ -123,12 +123,12 @@ def init_k8s(root: Path, options: argparse.Namespace) -> int:
 
 
 def _renames(found: Manifests, base: str) -> bool:
-    """Return whether kustomize renames the objects that it builds from a folder."""
+    """Return whether kustomize renames the objects that it builds from the folder `base`."""
     return any(each.renames for path, each in found.kustomizations.items() if path in found.built_in(base))
 
 
 def _holds_overlays(base: str) -> bool:
-    """Return whether the overlays are below a folder: kustomize refuses to build on a parent folder."""
+    """Return whether `base` contains dkdbg's overlays: kustomize refuses a base that is a parent of the overlay."""
     return base == "." or PurePosixPath(overlay_of.FOLDER).is_relative_to(base)
 
 
@@ -213,7 +213,7 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
 
 
 def _base(found: Manifests, chosen: ManifestWorkload, source: str | None) -> str:
-    """Return the folder in which kustomize builds the workload; empty if no folder builds it."""
+    """Return the folder from which kustomize builds the workload; empty if no folder builds it."""
     if source is not None:
         return source if source in found.kustomizations else ""
     building = found.builders(chosen.file)
@@ -231,14 +231,14 @@ def _base(found: Manifests, chosen: ManifestWorkload, source: str | None) -> str
 
 
 def _rendered(root: Path, chosen: ManifestWorkload, base: str) -> dict[str, Any]:
-    """Return the workload as kustomize renders it."""
+    """Return the workload as kustomize builds it."""
     if base:
         documents = overlays.render(root / base, base)
     else:
         documents = overlays.render_file(read(root, PurePosixPath(chosen.file)) or b"", chosen.file)
     fitting = [each for each in documents if each.get("kind") == TITLE[chosen.kind]]
     same = [each for each in fitting if object_of(each.get("metadata")).get("name") == chosen.name]
-    if not same:  # kustomize adds a prefix or a suffix
+    if not same:  # kustomize added a prefix or suffix to the name
         same = [each for each in fitting if chosen.name in str(object_of(each.get("metadata")).get("name"))]
     if len(same) != 1:
         raise DkdbgError(
@@ -253,7 +253,7 @@ def _rendered(root: Path, chosen: ManifestWorkload, base: str) -> dict[str, Any]
 def _code(
     rendered: dict[str, Any], kind: str, container: str, folder: str | None, dockerfiles: Sequence[Any]
 ) -> tuple[str, str]:
-    """Return the code's folder in the container, and the source of that path."""
+    """Return the folder of the code in the container, and what names it."""
     if folder is not None:
         if not folder.startswith("/"):
             raise DkdbgError(

@@ -1,4 +1,4 @@
-"""`dkdbg init --pai`: add the port and the deployment that make a task of an OpenPAI job wait for a debugger."""
+"""`dkdbg init --pai`: add a port and a deployment, with which a task of an OpenPAI job waits for a debugger."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from dkdbg.targets.openpai.job import Role
     from dkdbg.targets.openpai.task_command import Script
 
-#: Secret of a job that serves as the token, if the job has it.
+#: Name of the job's secret that serves as the token, if the job defines it.
 SECRET = "dkdbg_token"  # noqa: S105
 _SHOWN = 12
-#: Path of the whole agent, which a task finds beside the job's code.
+#: Path of the whole agent beside the job's code.
 _AGENT = f".dkdbg/{single_file.NAME}"
 
 
 def init_pai(root: Path, options: argparse.Namespace) -> int:
-    """Plan the changes of a job protocol, show and write them; return the exit code.
+    """Plan, show and write the changes of a job protocol (OpenPAI's YAML job file); return the exit code.
 
-    Without --agent the job's text carries the part of the agent that pdb needs.
+    Without --agent, the job file itself contains the part of the agent that pdb needs.
 
     Raises:
         DkdbgError: the file is missing, is not a job protocol, cannot be edited safely, or cannot be written.
@@ -91,7 +91,7 @@ def init_pai(root: Path, options: argparse.Namespace) -> int:
     heading = "\n".join([f"{what}  ({why})" for what, why in decisions] + [f"note: {each}" for each in notes])
     wanted = FileWanted(content=edited.text.encode(), reason=f"the deployment {DEPLOYMENT}", owned=False)
     files: dict[str, FileWanted | None] = {str(path): wanted}
-    if dap and not agent and not (root / _AGENT).is_file():  # `dkdbg init` writes the same file
+    if dap and not agent and not (root / _AGENT).is_file():  # the file that `dkdbg init` writes, too
         content = single_file.build(sys.version_info[:2])
         files[_AGENT] = FileWanted(content=content, reason="the agent and its debugpy, for the job's code")
     then = "when it runs: dkdbg ps pai://HOST/USER/JOB, then nc ADDRESS PORT"
@@ -119,7 +119,7 @@ def _named(root: Path, name: str) -> PurePosixPath:
 
 
 def _only(root: Path) -> PurePosixPath:
-    """Return the only job protocol in the root or in one of its folders."""
+    """Return the only job protocol in the root and the folders in it."""
     found = []
     for pattern in ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml"):
         for each in sorted(root.glob(pattern)):
@@ -162,7 +162,7 @@ def _role(job: PaiJob, name: str, path: PurePosixPath) -> Role:
 
 
 def _script(role: Role, command: str | None) -> Script | None:
-    """Return the script to wait in; None if the commands already run paipdb, or no script that dkdbg recognizes."""
+    """Return the script that will wait; None if the commands run paipdb already, or run no script that dkdbg knows."""
     if task_command.runs_dkdbg(role.commands):
         return None
     found = task_command.scripts_of(role.commands)

@@ -1,4 +1,4 @@
-"""`dkdbg init TARGET`: write a launch entry whose F5 runs the program there and attaches to it."""
+"""`dkdbg init TARGET`: write a launch entry with which F5 runs the program on the target and attaches to it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def init_target(root: Path, options: argparse.Namespace) -> int:
-    """Plan the entry and the task, show and write them; return the exit code.
+    """Plan, show and write the entry and its task; return the exit code.
 
-    The target is queried for the location of the code. Without --port the entry keeps its port, or gets the next port
+    Ask the target where the code is. Without --port, an existing entry keeps its port, and a new one gets the next port
     that no entry uses.
 
     Raises:
@@ -50,7 +50,7 @@ def init_target(root: Path, options: argparse.Namespace) -> int:
 
 
 def command_of(root: Path, text: str | None) -> Sequence[str]:
-    """Return the program's words from `text`, else from dkdbg.toml, else as found in the repository.
+    """Return the program's words: from `text`, otherwise from dkdbg.toml, otherwise as found in the repository.
 
     Raises:
         DkdbgError: the program is unknown, or dkdbg.toml is invalid.
@@ -59,7 +59,7 @@ def command_of(root: Path, text: str | None) -> Sequence[str]:
         data = read(root, PurePosixPath(configuration.FILE_NAME))
         text = configuration.parse(configuration.decode(data)).command if data else None
     if text is None:
-        from dkdbg.setup.detect.repo import inspect  # loads all of detect
+        from dkdbg.setup.detect.repo import inspect  # slow: loads all of setup/detect
 
         found = inspect(root, ignore=frozenset()).candidates
         text = found[0].command if found else None

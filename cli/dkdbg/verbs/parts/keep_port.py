@@ -1,4 +1,4 @@
-"""Write the local debug port to the files that `docker compose` and F5 read."""
+"""Write the local debug port to the files from which `docker compose` and F5 read it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None]) -> None:
-    """Write another port to launch.json and .env: `docker compose` and F5 have to use the same port."""
-    # If an earlier `init` has left no record of the entry, plan it again.
+    """Write a new port to launch.json and .env, because `docker compose` and F5 must use the same port."""
+    # If the manifest has no record of the entry, plan the entry again.
     launch = with_port(root, port) or editor_files(root, make_plan(root)[0], port, project_id(root))[LAUNCH]
     env = read(root, PurePosixPath(".env"))
     text = dotenv.with_value(dotenv.decode(env), "DKDBG_PORT", str(port))

@@ -1,4 +1,4 @@
-"""Options about ranks and threads for the verbs that start or attach: `--ranks SET`, and keys of dkdbg.toml."""
+"""Options about ranks and threads, for verbs that start or attach: `--ranks SET`, and keys of dkdbg.toml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def continues_of(root: Path) -> str:
-    """Return the effect of continuing one rank on the others, from dkdbg.toml; empty for the default.
+    """Return what continuing one rank does to the others (`all`, `one`) by dkdbg.toml; empty if it does not say.
 
     Raises:
         DkdbgError: dkdbg.toml is invalid.
@@ -24,7 +24,7 @@ def continues_of(root: Path) -> str:
 
 
 def launch_flags(root: Path) -> tuple[str, ...]:
-    """Return the agent's flags that dkdbg.toml chooses for a program: --continue and --beats.
+    """Return the agent's flags that dkdbg.toml sets for a program: --continue and --beats.
 
     Raises:
         DkdbgError: dkdbg.toml is invalid.
@@ -39,7 +39,7 @@ def ranks_of(root: Path, typed: str | None) -> str:
 
     Args:
         root: the repository's root.
-        typed: the option's value, None without it.
+        typed: value of the option; None if it was not typed.
 
     Raises:
         DkdbgError: `typed` is not a set of ranks, or dkdbg.toml is invalid.

@@ -1,4 +1,4 @@
-"""Offer the files of `init`: show them, write them once the user confirms, and print the next steps."""
+"""Offer the changes of `init`: show them, write them once the user confirms, and print the next steps."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ def offer(
     """Show the changes and write them once the user confirms; return the exit code.
 
     Args:
-        heading: decisions, for the user.
+        heading: what was decided, shown before the changes.
         options: the options of `init`.
-        as_json: returns the output of --json for the changes, the kept files and whether they were written.
-        next_steps: prints the next steps once the files are written.
+        as_json: returns the --json output for the changes, the files kept as they are, and whether changes were
+            written.
+        next_steps: prints what to do next, after the files were written.
 
     Raises:
-        DkdbgError: no terminal for confirmation, or a file cannot be read or written.
+        DkdbgError: there is no terminal to confirm on, or a file cannot be read or written.
     """
     todo = changes.between(root, wanted)
     kept = changes.kept(root, wanted)
     if not options.json:
         _show(heading, todo, kept, diff=options.diff)
     if not todo and not (options.check or options.diff):
-        changes.apply(root, (), changes.Journal(root=root))  # removes files that a killed process left
+        changes.apply(root, (), changes.Journal(root=root))  # removes leftovers of a killed process
     if options.check or options.diff or not todo or (options.json and not options.yes):
         if options.json:
             console.emit(as_json(todo, kept, False))
@@ -73,7 +74,7 @@ def offer(
 
 
 def next_steps(name: str, more: str = "") -> None:
-    """Print the next steps after a launch entry of this name was written."""
+    """Print what to do next with a launch entry of this name."""
     console.say(f'next: in VS Code, choose "{name}" once under Run and Debug, set a breakpoint and press F5')
     if more:
         console.say(more)
@@ -82,7 +83,7 @@ def next_steps(name: str, more: str = "") -> None:
 def changes_json(
     todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, written: bool
 ) -> dict[str, object]:
-    """Return the JSON output about changed and kept files."""
+    """Return the --json output about the changed files and those kept as they are."""
     return {
         "changes": [
             {"path": str(change.path), "change": _verb(change), "reason": change.reason} for change in todo
@@ -121,7 +122,7 @@ def _show_diff(todo: tuple[changes.Change, ...]) -> None:
 
 
 def _is_of_former_version(change: changes.Change) -> bool:
-    """Return whether a change removes a part of the agent, which had some 70 files until version 0.1."""
+    """Return whether a change removes one of the agent's files: until version 0.1 it had about 70."""
     path = change.path
     return change.after is None and (
         path.is_relative_to(FOLDER / "dkdbg")

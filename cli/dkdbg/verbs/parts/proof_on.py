@@ -1,4 +1,4 @@
-"""Prove a run on another target: `dkdbg run --on TARGET` starts it, with the port that an editor would use."""
+"""Prove a run on another target: start it with `dkdbg run --on TARGET`, and attach to the port that an editor uses."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     from dkdbg.core.target_values import AtEnd
     from dkdbg.proof.proving import Subject
 
-#: Seconds that the program waits for the client; seconds for the run to end; seconds between two polls.
+#: Seconds that the program waits for a client; maximum seconds for the run to end; seconds between two polls.
 _WAIT_S, _END_TIMEOUT_S, _PAUSE_S = 600, 20.0, 0.3
-#: Maximum bytes of output to read; timeout in seconds of a search for interpreters.
+#: Maximum bytes of output to read; timeout in seconds of the search for interpreters.
 _MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 60.0
-#: States of the run's session before this machine attaches; bytes of the run's last output to show.
+#: States of the run's session before the client attaches; maximum bytes of the last output to show.
 _LIVE_STATES, _SHOWN_BYTES = ("waiting", "running"), 20_000
 
 
 def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeout: float) -> Subject:
-    """Return the subject of a proof: a run on a target, not started yet.
+    """Return the subject of a proof: a run on a target that has not started yet.
 
     Args:
-        root: the repository's root, resolved.
+        root: the repository's root on this machine, symlinks resolved.
         name: address or name of the target.
-        command: words of the program; empty for the program in dkdbg.toml or in the plan.
-        sync: copy the local files to the target first.
-        timeout: seconds for the start, and for the first stop.
+        command: the program's words; empty for the program in dkdbg.toml or the plan.
+        sync: whether to copy the local files to the target first.
+        timeout: maximum seconds for the start, and for the first stop.
 
     Raises:
-        DkdbgError: the target cannot be reached, or its folder or the program is unknown.
+        DkdbgError: the target cannot be reached, or its code folder or the program is unknown.
     """
     argv = tuple(command) or tuple(command_of(root, None))
     with contextlib.closing(registry.target_of(name, root)) as target:
@@ -93,20 +93,20 @@ def _start(
     report: Callable[[str], None],
     at_end: AtEnd,
 ) -> Trial:
-    """Start `dkdbg run`, which brings the agent and forwards a local port to it.
+    """Start `dkdbg run`, which copies the agent to the target and forwards a local port to it.
 
-    On this machine (`is_local`) the agent gets a free port too: another session may have the usual one.
+    On this machine (`is_local`) the agent itself gets a free port, because another session may have the usual one.
     """
     report(f"dkdbg run --on {name} -- {shlex.join(argv)}")
     before: set[str] = set()
-    with contextlib.suppress(DkdbgError) if sync else contextlib.nullcontext():  # sync creates the folder
+    with contextlib.suppress(DkdbgError) if sync else contextlib.nullcontext():  # sync makes the folder
         before = {each.id for each in _sessions(root, name) if not each.is_ended}
     port, local_port = unused_port(), str(unused_port()) if is_local else ""
     flags = ("--sync",) if sync else ("--port", local_port) if is_local else ()
     run_argv = process.ourselves(
         "-C", str(root), "run", "--on", name, "--wait", str(_WAIT_S), *flags, "--attach", str(port), "--", *argv
     )  # fmt: skip
-    log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - `stop` closes it
 
     @signals.ignored()
     def stop() -> None:
@@ -129,7 +129,7 @@ def _start(
         at_end(stop)
 
     def output() -> str:
-        size = os.fstat(log.fileno()).st_size  # the child writes at the shared position
+        size = os.fstat(log.fileno()).st_size  # pread: the child writes at the file's shared position
         return os.pread(log.fileno(), _SHOWN_BYTES, max(0, size - _SHOWN_BYTES)).decode("utf-8", "replace")
 
     session = [""]
@@ -153,7 +153,7 @@ def _start(
 
     def probe(script: str) -> str:
         with contextlib.suppress(DkdbgError), contextlib.closing(registry.target_of(name, root)) as target:
-            if Capability.CONTAINER in target.capabilities:  # elsewhere, interpreters may be another user's
+            if Capability.CONTAINER in target.capabilities:  # elsewhere one may belong to another user
                 return process.read(
                     target.wrap(["sh", "-c", script]), max_bytes=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
                 ).stdout
@@ -166,7 +166,7 @@ def _start(
 
 
 def _sessions(root: Path, name: str) -> list[SeenSession]:
-    """Return the target's sessions. Raises DkdbgError: they cannot be read."""
+    """Return the sessions of the target. Raises DkdbgError: they cannot be read."""
     with contextlib.closing(registry.target_of(name, root)) as target:
         try:
             return target.sessions()

@@ -1,4 +1,4 @@
-"""Repository facts that remedies mention, and the repairs of `dkdbg verify --fix`, shown before they are made."""
+"""The facts of the repository that remedies mention, and the repairs of `dkdbg verify --fix`, shown before they run."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import ImagePlan, ProjectPlan
     from dkdbg.proof.finding import Finding
 
-#: Byte order marks by which pip recognizes encodings (`auto_decode`) that are not supersets of ASCII.
+#: Byte order marks from which pip detects encodings that do not contain ASCII (`auto_decode`).
 _ENCODINGS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-#: Suffixes of the files that --fix changes, and the command that does so.
+#: Suffixes of the requirements files that --fix edits; the command.
 _LISTS, _FIX = (".txt", ".in"), "dkdbg verify --fix"
 _REQUIREMENTS = re.compile(r"(?:-r|--requirement)[ =]?([\w./-]+\.(?:txt|in))")
 
@@ -56,14 +56,14 @@ def around(root: Path, command: str) -> Around:
 
 
 def _lies_at(tree: Tree, path: str) -> str:
-    """Return the only file or folder of the repository that ends with a path, without its leading dots, else ""."""
+    """Return the only file or folder in the repository that ends with a path (leading dots removed), else ""."""
     tail = re.sub(r"^(?:\.*/)+", "", path).rstrip("/")
     found = [each for each in (*tree.files, *tree.dirs) if f"/{each}".endswith(f"/{tail}")]
     return found[0] if tail and len(found) == 1 else ""
 
 
 def of_plan(root: Path, plan: ProjectPlan, config: Config) -> Around:
-    """Return the facts that remedies mention, as `around`, for the debug service of a plan."""
+    """Return the facts that remedies mention, as `around` does, for the debug service of a plan."""
     service, extends = plan.service, plan.service.extends
     is_given = (
         config.command is not None or service.entrypoint or (extends and extends.entrypoint is not None)
@@ -75,11 +75,11 @@ def of_plan(root: Path, plan: ProjectPlan, config: Config) -> Around:
 
 
 def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Callable[[str], None]) -> str:
-    """Repair a finding if that is safe, after showing the change; return what was done, empty for nothing.
+    """Repair a finding if that is safe, after showing the change; return what was done, or "" if nothing was.
 
     Args:
-        yes: do not ask.
-        as_json: standard output is for JSON: show nothing, and do nothing without `yes`.
+        yes: do not ask for confirmation.
+        as_json: standard output is for JSON: show no change, and without `yes` make none.
     """
     if as_json and not yes:
         return ""
@@ -107,7 +107,7 @@ def _other_port(root: Path, taken: int, *, yes: bool, report: Callable[[str], No
 
 
 def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
-    """Append a requirement to the .txt or .in file that the image installs from; leave other files to the user."""
+    """Append a requirement to the .txt or .in file that the image installs from; other files are left to the user."""
     name, _, then = _installs_from(root, Tree(root), distribution)
     if _FIX not in then:
         return ""
@@ -122,7 +122,7 @@ def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
 
 
 def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
-    """Add a Debian package to dkdbg.toml and the Dockerfile of `init`; leave the user's own Dockerfile to the user."""
+    """Add a Debian package to dkdbg.toml and the generated Dockerfile; leave the user's own Dockerfile to the user."""
     plan, config = make_plan(root, apt=(*registry.configuration(root).apt, package))
     name = str(plan.image.dockerfile)
     wanted = _wanted(root, plan, config, {FILE_NAME, name, f"{name}.dockerignore"})
@@ -135,7 +135,7 @@ def _install(root: Path, package: str, *, yes: bool, as_json: bool) -> str:
 
 
 def _start_by(root: Path, command: str, *, yes: bool, as_json: bool) -> str:
-    """Set the command in dkdbg.toml and the debug service, unless it contains values that belong only in .env."""
+    """Set the command in dkdbg.toml and the debug service, unless it contains values that may only be in .env."""
     if make_plan(root)[0].service.from_env:
         return ""
     plan, config = make_plan(root, command=command)
@@ -146,7 +146,7 @@ def _start_by(root: Path, command: str, *, yes: bool, as_json: bool) -> str:
 
 
 def _map(root: Path, *, yes: bool, as_json: bool) -> str:
-    """Write the planned mapping to launch.json, where the user has edited it."""
+    """Write the planned mapping to a launch entry that the user has edited."""
     todo = changes.between(root, {LAUNCH: with_mappings(root, make_plan(root)[0])})
     done = bool(todo) and _written(root, todo, LAUNCH, yes=yes, as_json=as_json)
     return f"the mapping in {LAUNCH}" if done else ""
@@ -155,12 +155,12 @@ def _map(root: Path, *, yes: bool, as_json: bool) -> str:
 def _wanted(
     root: Path, plan: ProjectPlan, config: Config, names: Collection[str]
 ) -> dict[str, FileWanted | None]:
-    """Return the files in `names` that `init` would write; its other files may differ for unrelated reasons."""
+    """Return those of the files that `init` would write which are in `names`; others may differ for other reasons."""
     return {path: file for path, file in files_for(root, plan, config).items() if path in names}
 
 
 def _with_packages(root: Path, apt: Sequence[str]) -> dict[str, FileWanted]:
-    """Return the unchanged compose file of the debug service, with these packages in its entry in the manifest."""
+    """Return the debug service's compose file unchanged, but with these packages in its manifest entry."""
     return {
         str(path): FileWanted(
             content=present,
@@ -174,7 +174,7 @@ def _with_packages(root: Path, apt: Sequence[str]) -> dict[str, FileWanted]:
 
 
 def _written(root: Path, todo: tuple[changes.Change, ...], name: str, *, yes: bool, as_json: bool) -> bool:
-    """Show changes, and write them if the user agrees; return whether they are written."""
+    """Show changes, and write them if the user agrees; return whether they were written."""
     if not as_json:
         console.diff(changes.diff(todo))
     if not _agreed(f"Write {name}?", yes=yes):
@@ -198,9 +198,9 @@ def _named_in(tree: Tree, distribution: str) -> str:
 
 
 def _installs_from(root: Path, tree: Tree, distribution: str) -> tuple[str, str, str]:
-    """Return the file that the image installs packages from, the line to add to it, and the commands to run next.
+    """Return the file from which the image installs packages, the line to add to it, and the commands to run next.
 
-    The line is empty if the repository declares the distribution, and only the Dockerfile of `init` lacks it.
+    The line is empty if the repository names the distribution already, and only the generated Dockerfile lacks it.
     """
     plan = make_plan(root)[0]
     image = plan.image
@@ -221,7 +221,7 @@ def _installs_from(root: Path, tree: Tree, distribution: str) -> tuple[str, str,
 
 
 def _file(image: ImagePlan, tree: Tree, *, without: str) -> str:
-    """Return the file that the image installs packages from; not `without`, which the image does not install."""
+    """Return the file from which the image installs packages, but not `without`, which the image does not install."""
     lines = [each.run for each in image.installs]
     if not image.is_generated and image.dockerfile:
         lines = [tree.text(image.dockerfile)]
@@ -239,7 +239,7 @@ def _file(image: ImagePlan, tree: Tree, *, without: str) -> str:
 
 
 def _line(file: str, distribution: str) -> str:
-    """Return the line that requires a distribution in this kind of file."""
+    """Return the line that requires a distribution, in the syntax of the file."""
     if file.endswith(".toml"):
         return f'"{distribution}" (in dependencies)'
     if file.endswith((".yml", ".yaml")):

@@ -1,4 +1,4 @@
-"""Load this repository for the verbs: its plan, its debug service, and whether `init` has written it."""
+"""Load this repository for the verbs: its plan, its debug service, and whether `init` has set it up."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 def check_root(root: Path, verb: str = "init") -> None:
-    """Raise DkdbgError unless `root` is a directory that looks like a repository and can be read.
+    """Raise DkdbgError unless `root` is a readable directory that looks like a repository.
 
     Args:
-        verb: the typed verb, for the hint.
+        verb: the verb that the user typed, for the hint.
     """
     try:
         names = {entry.name for entry in root.iterdir()}
@@ -67,16 +67,17 @@ def check_root(root: Path, verb: str = "init") -> None:
 def make_plan(
     root: Path, *, ask: Ask = lambda _: None, **asked: str | int | tuple[str, ...] | None
 ) -> tuple[ProjectPlan, Config]:
-    """Return the plan as `init` makes it, and the configuration; ignore files that dkdbg generated.
+    """Return the plan that `init` makes, and the configuration; files that dkdbg generated are ignored.
 
     Args:
-        ask: returns, for an image, Dockerfile lines for what a build inherits from it; None if unknown, and then the
-            manifest's record from an earlier `init` is used. Only an `init` that may write asks the engine: elsewhere
-            the plan must not depend on this machine's images.
-        asked: values of flags, by their keys in dkdbg.toml (`config.ANSWERS`, `apt`); None leaves the file's value.
+        ask: function of an image's name that returns Dockerfile lines for what a build inherits from the image, or None
+            if unknown; then the manifest's record from an earlier `init` is used. Only an `init` that may write asks
+            the engine: otherwise the plan must not depend on this machine's images.
+        asked: values of command line options, by their keys in dkdbg.toml (`config.ANSWERS`, `apt`); None for the
+            file's value.
 
     Raises:
-        DkdbgError: dkdbg.toml, the flags or a compose file cannot be used.
+        DkdbgError: dkdbg.toml, an option or a compose file cannot be used.
     """
     from dkdbg.setup.detect.repo import inspect
     from dkdbg.setup.plan.project import plan_project
@@ -102,7 +103,7 @@ def make_plan(
         gpu=config.gpu,
         inherited=inherited,
     )
-    for name in facts.compose_files:  # a plan without the user's services would be wrong
+    for name in facts.compose_files:  # report it: a plan without the user's services would be wrong
         if not os.access(root / name, os.R_OK):
             raise DkdbgError(
                 f"cannot read {name}: Permission denied",
@@ -112,7 +113,7 @@ def make_plan(
 
 
 def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:
-    """Return the files that `init` wants, None for one to remove; the launch entry keeps an earlier `up`'s port."""
+    """Return the files that `init` wants (None: remove it); the launch entry keeps a port that `up` has changed."""
     from dkdbg.setup.render.project import wanted_files
 
     wanted = wanted_files(root, plan, config, local_port=saved_port(root, plan.service.port))
@@ -126,14 +127,14 @@ def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWa
 
 
 def debug_service(root: Path, *, starts: bool = False) -> DebugService:
-    """Return the debug service as `init` wrote it, or else as it would be written now, after inspecting the repository.
+    """Return the debug service that `init` wrote; if there is no record of it, the one that it would write now.
 
     Args:
-        root: the repository's root, resolved.
-        starts: whether the caller starts the service: then an agent that is not in git is written first.
+        root: absolute, symlinks resolved.
+        starts: whether the caller starts the service; then write the agent first, if git does not contain it.
 
     Raises:
-        DkdbgError: as `make_plan` and `fetched_agent.fill`; or `init` has not written the debug service and the agent.
+        DkdbgError: as `make_plan` and `fetched_agent.fill`, or `init` has not written the debug service and the agent.
     """
     service = manifest.debug_service(root)
     if service is None:
@@ -158,16 +159,16 @@ def check_written(root: Path, compose_file: str) -> None:
 
 
 def only_session(root: Path, naming: Callable[[str], str]) -> SeenSession:
-    """Return the session of this repository's debug service, even if others run, or else the only session.
+    """Return the session of this repository's debug service, even beside others; otherwise the only session.
 
     Args:
-        root: the repository's root, resolved.
-        naming: see sessions.choose.
+        root: absolute, symlinks resolved.
+        naming: see `sessions.choose`.
 
     Raises:
-        DkdbgError: no session runs, or several do.
+        DkdbgError: no session runs, or several do and none is this repository's.
     """
-    with contextlib.suppress(DkdbgError):  # not set up here, or not running
+    with contextlib.suppress(DkdbgError):  # not set up, or not running
         check_root(root)
         return sessions.choose(registry.home(root, debug_service(root).name).sessions(), naming=naming)
     return sessions.choose(registry.sessions()[0], naming=naming)

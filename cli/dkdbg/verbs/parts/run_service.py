@@ -1,4 +1,4 @@
-"""`dkdbg run -- CMD` in a repository that is set up: run the command in place of the debug service's own."""
+"""`dkdbg run -- CMD` in a repository that is set up: run a command instead of the debug service's own."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 def run_in_service(
     root: Path, service: DebugService, command: Sequence[str], *, port: int | None, wait: int, ranks: str
 ) -> int:
-    """Run `command` with the image, mounts and environment of the debug service; return its exit code.
+    """Run `command` with the debug service's image, mounts and environment; return its exit code.
 
-    Change no file, and leave a running debug service alone. Pass on a terminating signal to the command.
+    No file changes, and a running debug service is left alone. Terminating signals are passed on to the command.
 
     Args:
-        root: the repository's root, resolved.
-        service: as `init` wrote it.
-        command: word by word, as `program` reads it.
-        port: local port; None for the launch entry's port.
-        wait: seconds that the command waits for an editor before its first line.
+        root: absolute, symlinks resolved.
+        service: the debug service that `init` wrote.
+        command: list of words, as `program` returns it.
+        port: local port; None for the launch entry's.
+        wait: seconds for which the command waits for an editor before its first line.
         ranks: ranks to debug; empty for the service's own setting.
 
     Raises:
-        DkdbgError: the command cannot run, with cause and next step.
+        DkdbgError: the command cannot run, with the cause and what to do next.
     """
     target = registry.home(root, service.name)
     if Capability.ONE_OFF not in target.capabilities:
@@ -63,7 +63,7 @@ def run_in_service(
 
     def tell(number: int) -> None:
         if not prepared.tell(number):
-            raise KeyboardInterrupt  # the command does not run yet: give up its start
+            raise KeyboardInterrupt  # the command has not started: give up
 
     try:
         return process.attached(prepared.argv, tty=tty, on_signal=tell, cwd=root, env=prepared.environment)
@@ -73,10 +73,10 @@ def run_in_service(
 
 
 def program(command: Sequence[str]) -> tuple[str, ...]:
-    """Complete a command line: `train.py` and `-m package` run with Python, a notebook with Jupyter.
+    """Complete a command line: run `train.py` and `-m package` with Python, a notebook with Jupyter.
 
     Args:
-        command: as typed, with at least one word.
+        command: words as typed, at least one.
     """
     first, rest = command[0], tuple(command[1:])
     if first in {"-m", "-c"} or first.endswith(".py"):

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def choose_token(service: DebugService, *, report: Callable[[str], None]) -> str:
-    """Return the token that the service requires, and create a missing one; empty if it requires none.
+    """Return the token that the service requires, empty if it requires none; create a token if it is missing.
 
     Raises:
-        DkdbgError: the token's file cannot be used.
+        DkdbgError: the token file cannot be used.
     """
     if service.token == FROM_NOWHERE:
         people = others()

@@ -1,4 +1,4 @@
-"""Query several targets; name the targets that cannot be queried beside the others' answers."""
+"""Query several targets; a target that cannot be queried is reported beside the answers of the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reason(str):
-    """Why a target cannot be queried: the first line of an error, with its hint."""
+    """Why a target cannot be queried: the first line of the error; `hint` is the error's hint."""
 
     __slots__ = ("hint",)
     hint: str
@@ -29,10 +29,10 @@ def query(
     *,
     name: Callable[[S], str] = str,
 ) -> list[T]:
-    """Return what `ask` returns for all targets; note in `missing`, by `name`, why some cannot be queried.
+    """Return the results of `ask` for all targets; record in `missing`, by `name`, why a target cannot be queried.
 
     Raises:
-        DkdbgError: no target can be queried (the first one's error), or a target is invalid (EXIT_USAGE).
+        DkdbgError: no target can be queried (the first target's error), or a target is invalid (EXIT_USAGE).
     """
     found: list[T] = []
     first: tuple[str, DkdbgError] | None = None
@@ -41,7 +41,7 @@ def query(
         try:
             found += ask(each)
             has_answer = True
-        except DkdbgError as error:  # noqa: PERF203 - each target on its own
+        except DkdbgError as error:  # noqa: PERF203 - one failing target must not hide the others
             if error.exit_code == EXIT_USAGE:
                 raise
             first = first or (name(each), error)
@@ -54,7 +54,7 @@ def query(
 
 
 def warn(missing: Mapping[str, str]) -> None:
-    """Print why targets cannot be queried, each with its hint."""
+    """Print why each target in `missing` cannot be queried, with its hint."""
     for name, reason in missing.items():
         is_named = reason.startswith((f"{name} ", f"{name}:"))
         text = printable(reason if is_named else f"{name} cannot be queried: {reason}")

@@ -1,4 +1,4 @@
-"""Print the progress of a start: in a pipe each line, in a terminal a bar for builds and all other lines."""
+"""Print the progress of a start: every line in a pipe; on a terminal a progress bar for builds, and the other lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StartReport:
-    """Receives each line of progress; on leaving its context, shows the withheld output of a failed build."""
+    """Receives the lines of progress. If a build fails, prints the output that the progress bar replaced, on exit."""
 
     def __init__(self) -> None:
         self._status = console.Status()
@@ -28,7 +28,7 @@ class StartReport:
         self._clock = threading.Thread(target=self._redraw, name="dkdbg clock", daemon=True)
 
     def __call__(self, line: str) -> None:
-        """Show a line, or the build step that it belongs to."""
+        """Show a line, or show the build step that it belongs to in the bar."""
         step = self._steps.read(line) if self._status.live else None
         with self._lock:
             if step is None:
@@ -45,7 +45,7 @@ class StartReport:
         self._status.show(f"{time.monotonic() - self._began:3.0f} s  {step.text}", step.share)
 
     def _redraw(self) -> None:
-        """Show the seconds of a step that prints nothing, such as an installer that resolves versions."""
+        """Update the elapsed seconds while a step prints nothing, such as pip resolving versions."""
         while not self._over.wait(1.0):
             with self._lock:
                 if self._step is not None:

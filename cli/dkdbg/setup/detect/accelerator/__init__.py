@@ -1,1 +1,1 @@
-"""Detect frameworks, torch with its CUDA, and the need for a GPU."""
+"""Detect frameworks, the version and CUDA of torch, and whether the program needs a GPU."""

@@ -1,4 +1,4 @@
-"""Detect the frameworks of a repository from its dependencies and imports."""
+"""Detect the machine learning frameworks that a repository depends on or imports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dkdbg.setup.detect.python.imports import distributions
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-#: Distribution -> name of its framework.
+#: Distribution or module -> name of its framework.
 _FRAMEWORKS = {
     "torch": "torch", "pytorch": "torch", "torchvision": "torch", "torchaudio": "torch", "lightning": "lightning", "pytorch-lightning": "lightning",
     "tensorflow": "tensorflow", "tensorflow-gpu": "tensorflow", "tensorflow-cpu": "tensorflow", "keras": "tensorflow",
@@ -23,7 +23,7 @@ _FRAMEWORKS = {
     "onnxruntime": "onnxruntime", "onnxruntime-gpu": "onnxruntime", "bentoml": "bentoml", "dask": "dask", "numba": "numba", "spacy": "spacy",
     "mmcv": "mmcv", "mmengine": "mmcv", "detectron2": "detectron2", "fairseq": "fairseq", "easyocr": "torch", "trl": "transformers",
 }  # fmt: skip
-#: Frameworks that use a GPU if there is one.
+#: Frameworks that use a GPU if the machine has one.
 _ACCELERATED = {
     "torch", "lightning", "tensorflow", "jax", "paddle", "mxnet", "cupy", "transformers", "diffusers", "accelerate", "deepspeed",
     "vllm", "whisper", "ultralytics", "timm", "sb3", "horovod", "mmcv", "detectron2", "fairseq", "sentence-transformers",
@@ -56,7 +56,7 @@ _ON_TORCH = {
 
 
 def frameworks_of(packages: Collection[str], imported: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the frameworks in order of appearance, torch first; `packages` are distributions, `imported` modules."""
+    """Return the frameworks in order of appearance, torch first. `packages`: distributions; `imported`: modules."""
     names = [*distributions(imported), *imported, *sorted(packages)]
     found = dict.fromkeys(_FRAMEWORKS[name] for name in names if name in _FRAMEWORKS)
     if "torch" not in found and any(name in _ON_TORCH for name in found):
@@ -65,7 +65,7 @@ def frameworks_of(packages: Collection[str], imported: tuple[str, ...]) -> tuple
 
 
 def uses_accelerator(frameworks: Collection[str]) -> bool:
-    """Return whether one of the frameworks uses a GPU if there is one."""
+    """Return whether one of the frameworks uses a GPU if the machine has one."""
     return not _ACCELERATED.isdisjoint(frameworks)
 
 

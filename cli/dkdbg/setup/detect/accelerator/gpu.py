@@ -1,6 +1,6 @@
-"""Decide whether the program needs a GPU, can use one or uses none, with the evidence and any doubt.
+"""Decide whether the program needs a GPU, can use one or uses none; give the evidence, and whether it is in doubt.
 
-Code and configuration decide. The prose of a README does not: where code leaves a doubt, `init` asks.
+Code and configuration decide, not the prose of a README. If code leaves a doubt, `init` asks the user.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _INSISTS = re.compile(
     r"assert\s+(?:torch|th)\.cuda\.is_available\(\)|"
     r"if\s+not\s+(?:torch|th)\.cuda\.is_available\(\)\s*:\s*\n\s*(?:raise|sys\.exit|exit|print\([^\n]*\)\s*\n\s*(?:sys\.)?exit)|"
-    # makes every new tensor a CUDA tensor, despite checks elsewhere; not matched directly below an `if`
+    # every new tensor is then on the GPU, whatever is checked elsewhere; ignored directly below an `if`
     r"^(?![ \t]*(?:(?:el)?if\b(?!\s+__name__)|else\b))[^\n]*\n[ \t]*torch\.set_default_tensor_type\(\s*(?:[\"']torch|torch)\.cuda\.",
     re.MULTILINE,
 )
-#: An option of argparse or click for the device, and its default if that is a GPU.
+#: A `--device` option in argparse or click; its default if that is a GPU.
 _DEVICE, _OF_CUDA = r"[\"']--device[\"']", r"[^()]{0,200}?\bdefault\s*=\s*[\"']cuda[^\"'\n]*[\"']"
 _FALLBACK = re.compile(
     r"(?:cuda|th|accelerator)\.is_available\(\)|current_accelerator\(|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|use[-_]gpu|gpu)[\"']|no_cuda|"
@@ -46,12 +46,12 @@ _CHOOSES_CPU = re.compile(
     r"accelerator\s*=\s*[\"'](?:auto|cpu)|\bauto_select_device\(|"
     r"is_available\(\)\s*:\s*\n(?=[^\n]*cuda)[^\n]*\n\s*else\s*:\s*\n[^\n]*[\"']cpu[\"']"
 )
-#: Settings for a CPU, and words that name a GPU in configuration.
+#: Settings that choose the CPU; words in configuration files that name a GPU.
 _CPU = re.compile(r"accelerator:\s*[\"']?cpu|device:\s*[\"']?cpu")
 _NAMES = re.compile(r"cuda|\bgpus?\b", re.IGNORECASE)
-#: Pseudo-package for the CUDA driver that a pixi.toml requires of the machine.
+#: Name under which a pixi.toml requires the machine's CUDA driver; it is not a package.
 CUDA_DRIVER = "cuda-driver"
-#: Distributions that work on NVIDIA GPUs only, or that practically no one uses on a CPU.
+#: Distributions that run only on NVIDIA GPUs, or that are hardly ever used on a CPU.
 _GPU_PACKAGES = {
     "flash-attn", "bitsandbytes", "xformers", "deepspeed", "apex", "vllm", "tensorrt", "nvidia-dali-cuda110", "cupy-cuda11x",
     "cupy-cuda12x", "onnxruntime-gpu", "tensorflow-gpu", "pycuda", "tiny-cuda-nn", "tinycudann", "nvdiffrast", "gsplat",
@@ -73,7 +73,7 @@ _WEAK_PACKAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class GpuNeed:
-    """The need for a GPU, its evidence as text, and whether other evidence could outweigh it."""
+    """The need for a GPU, its evidence as text, and whether other evidence may outweigh that."""
 
     need: Gpu
     source: str
@@ -100,15 +100,16 @@ def read_gpu(
     """Return the need for a GPU.
 
     Args:
-        service: name of the service to debug, and whether it requests a GPU.
-        other_services: the same pairs for the other services that run this repository.
-        devcontainers: path, and whether it requests a GPU.
-        base_cuda: (file, image) of a Dockerfile based on a CUDA image.
+        service: (name of the service to debug, whether it requests a GPU).
+        other_services: the same for the other services that run this repository.
+        devcontainers: (path, whether it requests a GPU).
+        base_cuda: (Dockerfile, image) if the Dockerfile's base is a CUDA image.
         entry: (path, text) of the program.
+        launcher: name of the program that starts it, such as torchrun.
         sources: (path, text) of Python files, those near the program first.
-        documents: (path, text) of README files; only their words "GPU" and "CUDA" count.
+        documents: (path, text) of READMEs, in which only mentions of a GPU count (`_TOUCHES`).
         configs: (path, text) of configuration files.
-        packages: distribution names.
+        packages: names of the required distributions.
         extras: names of optional dependency groups.
         uses_framework: whether the repository uses a framework that can use a GPU.
         places_itself: whether one of its frameworks uses a GPU by default (JAX, TensorFlow, Lightning and similar).
@@ -171,7 +172,7 @@ def _of_services(
     *,
     can: bool,
 ) -> GpuNeed | None:
-    """Return the need that compose services state, else None; `can`: whether packages here can use a GPU."""
+    """Return the need that the compose services show; None if they show none. `can`: a package here can use a GPU."""
     if service is None:
         return None
     name, asks = service
@@ -188,9 +189,9 @@ def _of_services(
 
 
 def _program(entry: tuple[str, str] | None, texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the sources that may select the device: the program, and its package if it only starts that package.
+    """Return the sources that may choose the device: the program, and its package if the program only starts that.
 
-    Without a program, as in a library, all sources count.
+    Without a program, as in a library, return all sources.
     """
     if entry is None:
         return list(texts)

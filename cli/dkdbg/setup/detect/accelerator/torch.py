@@ -1,4 +1,4 @@
-"""Detect the version and CUDA of the torch that a repository requires, and the file with that requirement."""
+"""Detect which torch a repository requires, for which CUDA, and the file that says so."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _INSTALL = re.compile(
 _PIN = re.compile(
     r"(?<![\w./-])(?:pytorch|torch)\s*(={1,2}|~=|>=|<=|<)\s*[\"']?(\d+(?:\.\d+)*(?:\.\*)?)(?:\+cu(\d{2})(\d))?"
 )
-#: A wheel's file name: `.../whl/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl`.
+#: A wheel's file, as in `.../whl/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl`.
 _WHEEL_FILE = re.compile(r"(?<![\w.-])torch-(\d+\.\d+(?:\.\d+)?)[^\s/]{0,60}?-cp\d+[^\s/]{0,80}?\.whl")
 _WHEEL_INDEX = re.compile(r"whl/(?:nightly/|test/)?cu(\d{2,3})(?!\d)|/cu(\d{2,3})/torch")
 _CUDA_PACKAGE = re.compile(
     r"(?:pytorch-cuda|cudatoolkit|cuda-version|cuda-toolkit)\s*=+\s*(\d+\.\d+)|cuda-(?:nvcc|toolkit|runtime)-(\d+)-(\d+)"
 )
-#: Commands of a build that install the versions in a lock file.
+#: Commands that install the versions of a lock file during a build.
 _BY_LOCK = re.compile(r"\b(?:poetry|pdm|uv) (?:[\w-]+ )?(?:install|sync)\b")
 _CPU_NAME = re.compile(r"(?:^|[._-])cpu(?:[-_]only)?(?:[._-]|$)", re.IGNORECASE)
 _LOCAL_CUDA = re.compile(r"\+cu(\d{2})(\d)")
 
 
-#: Optional groups for developers of the project.
+#: Optional dependency groups for developers of the project.
 _SIDE_GROUP = re.compile(r"\[(?:dev|test|tests|testing|docs?|lint|ci|all)\]$")
 _BRINGS = re.compile(
     r"\binstall\w*\s+\[?PyTorch[\s`*]{1,4}v?(\d+\.\d+(?:\.\d+)?)(?!\.?\d)(?!\S*\s*(?:\+|or (?:later|newer|higher|above)))",
@@ -46,7 +46,7 @@ _BRINGS = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class TextEvidence:
-    """A text that may contain install lines, and the text's source."""
+    """A text with possible install lines, and where it is from."""
 
     text: str
     source: str
@@ -70,16 +70,16 @@ def read_torch(
     is_used: bool,
     python: int | None,
 ) -> TorchFact | None:
-    """Return the torch fact, None if the repository does not use torch.
+    """Return the torch that the repository requires; None if it does not use torch.
 
     Args:
-        files: dependency files, the strongest evidence first: locks, other installed files, the rest.
-        base: base image of the service or Dockerfile, None if missing.
-        base_source: name of the file with that image.
+        files: dependency files, the strongest evidence first: lock files, other installed files, the rest.
+        base: base image of the service or Dockerfile; None if unknown.
+        base_source: name of the file that names this image.
         build: RUN lines of that Dockerfile.
-        documents: README and similar, in order.
-        is_used: whether code imports torch or something built on it.
-        python: the chosen Python minor number, which determines an unpinned install.
+        documents: READMEs and similar, in order.
+        is_used: whether code imports torch or a library built on it.
+        python: minor version of the chosen Python, which limits the versions that an unpinned install gets.
     """
     pins = [pin for file in files for pin in _file_pins(file)]
     pins.sort(key=lambda pin: bool(_SIDE_GROUP.search(pin.source)))
@@ -88,7 +88,7 @@ def read_torch(
     document_pins = [pin for document in documents for pin in _text_pins(document)]
     exact = next((pin for pin in pins if pin.version), None)
     if exact is not None and _SIDE_GROUP.search(exact.source) and not _SIDE_GROUP.search(pins[0].source):
-        # A pin for developers' tools is only one of the versions that the project allows.
+        # A pin in a group for developers is only one of the versions that the project allows.
         exact = None
     build_exact = next((pin for pin in build_pins if pin.version), None)
     document_exact = next((pin for pin in document_pins if pin.version), None)
@@ -99,14 +99,14 @@ def read_torch(
         and exact.source.endswith(".lock")
         and _BY_LOCK.search(build.text)
     ):
-        exact = None  # the build replaces the locked version
+        exact = None  # a RUN line replaces the locked version
     version, source = None, ""
     if exact is not None:
         version, source = exact.version, exact.source
     elif build_exact is not None:
         version, source = build_exact.version, build_exact.source
     elif image.torch is not None:
-        # A vendor's build of torch has the CUDA of its image, whichever CUDA versions have wheels.
+        # This torch is built for the CUDA of its image, whichever CUDA the public wheels have.
         return TorchFact(version=image.torch, cuda=image.cuda, source=f"{base_source}: FROM {base}")
     elif document_exact is not None and (ranged is None or _fits(document_exact.version, ranged.spec)):
         version, source = document_exact.version, document_exact.source
@@ -151,7 +151,7 @@ def _has_wheel(version: str, cuda: str) -> bool:
 
 
 def _is_bounded(spec: str, cuda: str | None) -> bool:
-    """Return whether a range determines the release: by an upper bound, or by a CUDA that newer releases lack."""
+    """Return whether a range excludes the newest release, by its bound or by a CUDA that newer releases lack."""
     newest = torch_matrix.RELEASES[-1]
     parsed = _specifiers(spec)
     return _is_old(cuda) or (parsed is not None and not parsed.contains(newest.latest))
@@ -165,7 +165,7 @@ def _is_old(cuda: str | None) -> bool:
 def _file_pins(file: DependencyFile) -> Iterable[_Pin]:
     wheel = next((cuda for url in file.indexes if (cuda := wheel_cuda(url))), None)
     conda_cuda = _conda_cuda(file)
-    # A lock with variants contains 2.9.1+cpu and 2.9.1+cu128; prefer the one for a GPU.
+    # A lock file with variants has 2.9.1+cpu and 2.9.1+cu128: prefer the one for a GPU.
     wanted = sorted(
         (item for item in file.wanted if item.name == "torch"), key=lambda item: "+cu" not in item.spec
     )
@@ -182,9 +182,9 @@ def _file_pins(file: DependencyFile) -> Iterable[_Pin]:
 
 
 def _text_pins(evidence: TextEvidence) -> list[_Pin]:
-    """Return the torch pins of install lines, such as `pip install torch==2.6.0 --index-url .../cu124`.
+    """Return the torch pins in install lines, such as `pip install torch==2.6.0 --index-url .../cu124`.
 
-    With conda: `conda install pytorch=1.13 pytorch-cuda=11.7`.
+    For conda: `conda install pytorch=1.13 pytorch-cuda=11.7`.
     """
     text = re.sub(r"\\\s*\n", " ", evidence.text)
     found: list[_Pin] = []
@@ -205,13 +205,13 @@ def _text_pins(evidence: TextEvidence) -> list[_Pin]:
         cuda = wheel_cuda(text[: match.end()].split()[-1])
         found.append(_Pin(version=match[1], spec=f"=={match[1]}", cuda=cuda, source=evidence.source))
     if not found and (brought := _BRINGS.search(text)):
-        # "This will also install PyTorch v2.6.0": another package on the install line depends on it.
+        # "This will also install PyTorch v2.6.0" in a README: the package that it installs depends on torch.
         found.append(_Pin(version=brought[1], spec="", cuda=None, source=evidence.source))
     return found
 
 
 def wheel_cuda(text: str) -> str | None:
-    """Return `12.4` for a wheel index or file such as `https://download.pytorch.org/whl/cu124`, None without one."""
+    """Return `12.4` for a wheel or index such as `https://download.pytorch.org/whl/cu124`; None without a CUDA."""
     match = _WHEEL_INDEX.search(text) or re.search(r"cu(\d{3})(?=/|$|-)", text)
     digits = next((group for group in match.groups() if group), None) if match else None
     if digits is None:
@@ -235,7 +235,7 @@ def _build_cuda(item: Wanted) -> str | None:
 
 
 def _nvidia_cuda(wanted: Iterable[Wanted]) -> str | None:
-    """Return the CUDA release of the NVIDIA runtime package among `wanted`, on which torch's default wheels depend."""
+    """Return the CUDA release of NVIDIA's runtime package among `wanted`; torch's default wheels depend on it."""
     for item in wanted:
         if re.fullmatch(r"nvidia-cuda-runtime(?:-cu1\d)?", item.name) and (
             match := re.search(r"==(\d+\.\d+)", item.spec)
@@ -271,7 +271,7 @@ def _minor(version: str) -> str:
 
 
 def is_for_cpu(path: str, text: str) -> bool:
-    """Return whether a requirements file is for machines without a GPU, by its name, its torch or its index."""
+    """Return whether a requirements file is for machines without a GPU, by its name, torch version or index."""
     name = path.rsplit("/", 1)[-1]
     return bool(
         _CPU_NAME.search(name) or re.search(r"^[ \t]*torch\s*={2,3}\s*[\d.]+\+cpu\b", text, re.MULTILINE)
@@ -281,7 +281,7 @@ def is_for_cpu(path: str, text: str) -> bool:
 def torch_index(
     files: Iterable[DependencyFile], build: TextEvidence, documents: Iterable[str], fact: TorchFact | None
 ) -> str | None:
-    """Return the PyTorch wheel index that the repository names for the CUDA of `fact`; None if it names none."""
+    """Return the PyTorch wheel index that the repository uses for the CUDA of `fact`; None if it uses none."""
     if fact is None or fact.cuda is None:
         return None
     urls = [url for file in files for url in file.indexes]

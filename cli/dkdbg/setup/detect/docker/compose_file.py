@@ -1,7 +1,7 @@
 """Read compose files, and the parts of each service that matter to a debugger.
 
-The result is facts. `docker compose config` is authoritative for a running project; this module works without an
-engine, and never writes.
+`docker compose config` has the final say about a running project. This module works without an engine, and never
+writes.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.values import Value
 
 _COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.-]+[._-]compose\.ya?ml")
-#: Other names of compose files, used with `-f local.yml` (cookiecutter-django); the content decides.
+#: Other names of compose files, as in `-f local.yml` (cookiecutter-django); their content decides.
 _STAGE_NAME = re.compile(r"(?:local|dev|development|staging|production|prod)\.ya?ml")
 _SERVICES = re.compile(r"^services:[ \t]*(?:#.*)?$", re.MULTILINE)
-#: Compose's tags that change how files are merged.
+#: YAML tags by which compose drops or replaces values when it merges files.
 _RETAGS = re.compile(r"!(?:reset|override)\b")
-#: Maximum compose files to read; more are variants of one another.
+#: Maximum number of compose files to read; more are only variants of each other.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
-#: Keys whose value is a string or a list; compose merges both forms into one list.
+#: Keys whose value is a string or a list. Compose merges both into one list.
 _STRING_OR_LIST = frozenset({"dns", "dns_search", "env_file", "tmpfs"})
 SECTIONS = ("networks", "volumes", "configs", "secrets")
-#: Valid name of a network, volume, config or secret; any other volume source is a path (compose-spec, "Volumes").
+#: Valid name of a network, volume, config or secret. Any other source of a volume is a path (compose-spec, "Volumes").
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def named_files(value: str, separator: str) -> tuple[str, ...]:
-    """Return the files in COMPOSE_FILE, relative to the root, with normalised paths."""
+    """Return the files that COMPOSE_FILE names, as normalised paths relative to the root."""
     names = (name.strip().strip("\"'") for name in value.split(separator or ":"))
     return tuple(posixpath.normpath(name) for name in names if name)
 
 
 def find_compose_files(tree: Tree) -> tuple[str, ...]:
-    """Return the compose files: the default one, the root's others, then those in subfolders."""
+    """Return the compose files: first the default one, then others in the root, then those in subfolders."""
     found = [path for path in tree.matching(_COMPOSE_NAME) if not is_vendored(path)]
     stages = (path for path in tree.matching(_STAGE_NAME) if "/" not in path)
     found.extend(sorted(path for path in stages if _SERVICES.search(tree.text(path))))
@@ -67,12 +67,12 @@ def find_compose_files(tree: Tree) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ComposeFiles:
-    """Facts from the compose files of a repository.
+    """The facts in a repository's compose files.
 
     Attributes:
-        services: the services of every file, in the order of the files.
-        read: files that plain `docker compose` reads in the root, with the included ones.
-        names: names of the services in those files.
+        services: the services of all files, in the order of the files.
+        read: files that plain `docker compose` reads in the root, and the files that these include.
+        names: names of the services in `read`.
     """
 
     services: tuple[tuple[ServiceFact, ComposeBuild], ...]
@@ -81,12 +81,12 @@ class ComposeFiles:
 
 
 def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -> ComposeFiles:
-    """Return every service of every file.
+    """Return all services of all files.
 
-    Files that plain compose merges are read as one: the default file and its override, or those in `compose_env`.
+    Files that plain compose merges count as one: the default file and its override, or the files in `compose_env`.
 
     Raises:
-        DkdbgError: the root's compose file, which everything is built on, is invalid.
+        DkdbgError: the root's compose file is malformed; all further steps need it.
     """
     main = tuple(name for name in main_files(files, compose_env) if tree.has(name))
     loaded = {name: _with_extended(tree, main[0], _load(tree, name, strict=True)) for name in main}
@@ -96,7 +96,7 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
     environments = {path: environment for path, _, environment in included}
     existing = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
     if main:
-        existing |= {("networks", "default")}  # which every project has
+        existing |= {("networks", "default")}  # every project has it
     found: list[tuple[ServiceFact, ComposeBuild]] = []
     if main:
         merged = _File.of(tree, main[0], whole, strict=True)
@@ -125,7 +125,7 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
 def _included(
     files: Mapping[str, Value], load: Callable[[str], Value]
 ) -> Iterator[tuple[str, Value, tuple[str, ...]]]:
-    """Yield each directly or indirectly included file: its path, its document and its environment files."""
+    """Yield path, document and environment files of each included file, also of those that included files include."""
     seen = set(files)
     todo: list[tuple[str, Value, tuple[str, ...]]] = [(*each, ()) for each in files.items()]
     while todo and len(seen) < _MAX_FILES:
@@ -135,14 +135,15 @@ def _included(
             if found is not None and found not in seen:
                 seen.add(found)
                 own = environment or [posixpath.join(posixpath.dirname(name), ".env")]
-                # Later files win: compose sets only what the including file's environment lacks.
+                # In a list of environment files the last one wins: the including file's variables override those of the
+                # included.
                 read = (*(each for item in own if (each := join(parent(path), item))), *outer)
                 todo.append((found, load(found), read))
                 yield todo[-1]
 
 
 def _included_names(document: Value) -> Iterator[tuple[str, list[str]]]:
-    """Yield the path of each included file, and its environment files; an empty list stands for `.env` beside it."""
+    """Yield the path of each included file, and its environment files; an empty list means the `.env` beside it."""
     for item in elements(table(document).get("include"))[:_MAX_FILES]:
         more = item if isinstance(item, dict) else {"path": item}
         folder, environment = more.get("project_directory"), elements(more.get("env_file"))
@@ -158,14 +159,14 @@ def _bodies(document: Value) -> dict[str, Value]:
 
 @dataclass(frozen=True)
 class _File:
-    """A compose file, or several merged ones, with the data that all its services share.
+    """A compose file, or several files merged, and the data that all its services need.
 
     Attributes:
-        bodies: the sections of the file's services, by name.
-        env: values of the variables in the file.
-        devices: volume name -> folder, for volumes that bind a folder.
+        bodies: definitions of the services, by name.
+        env: values of variables in the file.
+        devices: name of a volume that binds a folder -> that folder.
         needs, needs_files: see ServiceFact.
-        strict: whether an invalid service is an error, rather than a note.
+        strict: whether an invalid service is an error instead of a note.
     """
 
     tree: Tree
@@ -180,8 +181,8 @@ class _File:
 
     @classmethod
     def of(cls, tree: Tree, path: str, document: Value, *, strict: bool) -> _File:
-        """Return a compose file with the data that all its services share."""
-        # `${PWD}` is the folder in which users start compose: the project folder.
+        """Return a compose file with the data that all its services need."""
+        # `${PWD}` is the folder in which users start compose.
         env = {
             "PWD": _typed_in(tree, path, document),
             **parse_env(tree.text(join(parent(path), ".env") or ".env")),
@@ -193,10 +194,10 @@ class _File:
         )
 
     def service(self, name: str) -> tuple[ServiceFact, ComposeBuild] | None:
-        """Return the facts of a service; None for an invalid one.
+        """Return the facts of a service; None if it is invalid.
 
         Raises:
-            DkdbgError: its name is invalid, and the file is the root's.
+            DkdbgError: its name is invalid, and the file is the root's compose file.
         """
         body = self.bodies[name]
         if not is_name(name):
@@ -222,7 +223,7 @@ class _File:
 
 
 def _devices(volumes: Value) -> Iterator[tuple[str, str]]:
-    """Yield name and folder of each volume that binds one (`driver_opts: {o: bind, device: ...}`)."""
+    """Yield (name, folder) of each volume that binds a folder (`driver_opts: {o: bind, device: ...}`)."""
     for name, body in table(volumes).items():
         options = table(table(body).get("driver_opts"))
         device = options.get("device")
@@ -233,10 +234,10 @@ def _devices(volumes: Value) -> Iterator[tuple[str, str]]:
 def _merged_service(
     whole: _File, loaded: dict[str, Value], sources: list[str], name: str
 ) -> tuple[ServiceFact, ComposeBuild] | None:
-    """Return a service as its files define it together; None for an invalid one.
+    """Return a service that several merged files define; None if it is invalid.
 
-    Compose merges files with paths relative to the first file's folder, but resolves an extended service's paths from
-    the folder of that service's file. So only files in the first file's folder are merged.
+    Compose resolves the paths in merged files from the first file's folder, but those of an extended service from the
+    folder of its own file. So merge only the files in the first file's folder.
 
     Raises:
         DkdbgError: its name is invalid.
@@ -248,7 +249,7 @@ def _merged_service(
     fact = replace(
         read[0],
         file=sources[0],
-        parts=(),  # everything that the merged files have at their top level is in the project
+        parts=(),  # all top-level definitions of the merged files are in the project
         layers=tuple(layers) if len(layers) > 1 else (),
         retags=tuple(path for path in layers[1:] if _RETAGS.search(whole.tree.text(path))),
         without=tuple(path for path in sources if path not in layers),
@@ -262,10 +263,10 @@ def _merged_service(
 
 
 def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
-    """Return the variables without a value that make compose reject the whole file, for any service.
+    """Return the unset variables for which compose rejects the whole file, whatever service is started.
 
-    These are required variables, and those whose absence leaves a mount without a source, an image without a name or a
-    port without a number.
+    These are required variables (`${NAME:?...}`), and those without which a mount has no source, an image no name or a
+    port no number.
     """
     found = [name for text in _texts(document) for name in insisted(text, env)]
     for body in map(table, _bodies(document).values()):
@@ -284,7 +285,7 @@ def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
 def _needed_files(
     tree: Tree, path: str, document: Value, env: dict[str, str]
 ) -> tuple[tuple[str, str | None], ...]:
-    """Return (missing environment file, its example or None) for services that compose starts without a profile."""
+    """Return (missing environment file, its example or None) for the services that compose starts without a profile."""
     absent = dict.fromkeys(
         name
         for body in map(table, _bodies(document).values())
@@ -295,7 +296,7 @@ def _needed_files(
 
 
 def _example_of(tree: Tree, name: str) -> str | None:
-    """Return the example of an environment file, such as `.env.example` or `example.env`; None if missing."""
+    """Return the example for an environment file, such as `.env.example` or `example.env`; None if it is missing."""
     last = name.rsplit("/", 1)[-1]
     plain = last.removeprefix(".")
     for kind in ("example", "sample", "template", "dist", "default"):
@@ -319,16 +320,17 @@ def _texts(value: Value) -> Iterator[str]:
 def _without_secrets(
     tree: Tree, where: str, raw: Value, env: dict[str, str]
 ) -> tuple[Value, dict[str, tuple[tuple[int, str], ...]]]:
-    """Return the service with its variables replaced, and the command-line words with a value from a .env file.
+    """Return a service with variables replaced, and those words of its command line that use a value from .env.
 
-    Such a value may be a secret, and users commit the files that `init` writes: these words keep their variables.
+    Such a value may be a secret, and users commit the files that `init` writes: there, these words keep their
+    variables.
     """
     resolved = _interpolate(raw, env)
     found: dict[str, tuple[tuple[int, str], ...]] = {}
     for key in ("command", "entrypoint"):
         written, words = argv(raw.get(key)) or (), argv(resolved.get(key)) or ()
         secret = tuple((index, word) for index, word in enumerate(written) if _takes(word, env))
-        if secret and len(written) != len(words):  # a value with blanks is several words
+        if secret and len(written) != len(words):  # a value with blanks became several words
             resolved[key] = _interpolate(raw[key], {"PWD": env["PWD"]})
             tree.add_problem(
                 f"{where}: {key} takes several words from .env; pass the whole line with --command"
@@ -343,9 +345,9 @@ def _takes(word: str, env: dict[str, str]) -> bool:
 
 
 def _typed_in(tree: Tree, path: str, document: Value) -> str:
-    """Return the folder in which users start compose (`$PWD`), relative to the compose file.
+    """Return the folder in which users start compose (`$PWD`), relative to the compose file's folder.
 
-    It is the root if the file or a README contains `-f path/from/root`, or if everything is built from the root.
+    It is the root if the compose file or a README says `-f path/from/root`, or if all services are built from the root.
     """
     folder = parent(path)
     if folder == ".":
@@ -359,14 +361,14 @@ def _typed_in(tree: Tree, path: str, document: Value) -> str:
 
 
 def _merged(documents: Iterable[Value]) -> Value:
-    """Return compose files merged into one, without compose's tags."""
+    """Return compose files merged into one, with compose's tags removed."""
     return untagged(functools.reduce(merge, documents, {}))
 
 
 def merge(base: Value, over: Value, key: str = "") -> Value:
-    """Return two values of a key merged as in compose: maps are merged, sequences appended, other values replaced.
+    """Return two values of a key merged as compose does it: join maps, append sequences, replace other values.
 
-    A tagged value stays tagged, since it may have to replace the value of an extended service or an earlier file too.
+    A tagged value keeps its tag, which may also have to replace a value of an extended service or an earlier file.
     """
     if isinstance(over, Override):
         return over
@@ -384,7 +386,7 @@ def merge(base: Value, over: Value, key: str = "") -> Value:
 
 
 def _long(key: str, value: Value, other: Value) -> Value:
-    """Return `value` in the long form if `other` has it: compose merges long forms (compose-go, `override`)."""
+    """Return `value` in its long form if `other` has that form: compose merges long forms (compose-go, `override`)."""
     if isinstance(value, str) and key == "build" and isinstance(other, dict):
         return {"context": value}
     if isinstance(value, str) and key in _STRING_OR_LIST:
@@ -398,7 +400,7 @@ def _long(key: str, value: Value, other: Value) -> Value:
 
 
 def _identity(key: str, entry: Value) -> str:
-    """Return the text by which compose identifies an entry of a list; of equal entries it keeps the last."""
+    """Return the text by which compose identifies a list entry; of entries with the same identity the last one wins."""
     if key == "volumes" and isinstance(entry, dict):
         return str(entry.get("target"))
     if key == "volumes" and isinstance(entry, str):
@@ -438,7 +440,7 @@ def _where(error: Exception) -> tuple[int | None, str]:
 
 
 def _with_extended(tree: Tree, path: str, document: Value) -> Value:
-    """Return a compose file with each `extends` resolved, as compose does before it merges files."""
+    """Return a compose file with each `extends` resolved, which compose does before merging files."""
     services = document.get("services")
     if not isinstance(services, dict):
         return document
@@ -464,13 +466,13 @@ def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -
     if not base or other_path is None:
         return body
     below = _extended(tree, other_path, other, base, depth + 1)
-    below = untagged(below) if isinstance(file, str) else below  # tags apply only within their own file
+    below = untagged(below) if isinstance(file, str) else below  # a tag has no effect outside its own file
     own = {key: value for key, value in body.items() if key != "extends"}
     return merge(_moved(below, parent(other_path), parent(path)), own)
 
 
 def _moved(body: Value, source: str, destination: str) -> Value:
-    """Rewrite an extended service's relative paths, which compose resolves from the file that contains them."""
+    """Rewrite the relative paths of an extended service, which are relative to the file that defines it."""
     if source == destination:
         return body
     up = "/".join(".." for _ in destination.split("/")) if destination != "." else "."
@@ -511,18 +513,17 @@ def _interpolate(value: Value, env: dict[str, str]) -> Value:
 
 
 def names_of(document: Value) -> frozenset[tuple[str, str]]:
-    """Return (section, name) of all definitions at the top level of a compose file."""
+    """Return (section, name) of each top-level definition of a compose file."""
     return frozenset((section, str(name)) for section in SECTIONS for name in _section(document, section))
 
 
 def used_parts(path: str, document: Value, body: Value) -> tuple[tuple[str, str, str], ...]:
-    """Return (section, name, definition as JSON) of the definitions that a service uses.
+    """Return (section, name, definition as JSON) of each top-level definition that a service uses.
 
     Args:
-        path: path of the compose file, relative to the root; paths in the definitions are relative to the root, too.
-        document: the file before replacement of variables: compose replaces them, and dkdbg must not write down their
-            values.
-        body: the service with its variables replaced.
+        path: path of the compose file; it and the paths in the result are relative to the root.
+        document: the file with its variables: compose replaces them, and dkdbg must not write their values to a file.
+        body: the service, with variables replaced.
     """
     return tuple(
         (
@@ -560,14 +561,14 @@ def _uses(body: Value) -> Iterator[tuple[str, str]]:
 
 
 def _plain(value: Value) -> Value:
-    """Return the value with string keys, as JSON requires; YAML also has dates and numbers."""
+    """Return the value with string keys, as JSON requires: YAML keys may be dates or numbers."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _with_file_moved(definition: Value, folder: str) -> Value:
-    """Rewrite the file path of a config or secret, which compose resolves from the file that contains it."""
+    """Rewrite the file path of a config or secret, which is relative to the file that defines it."""
     file = table(definition).get("file")
     if not isinstance(file, str) or file.startswith(("/", "~", "$")):
         return definition

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 
-#: A container name without a variable in it.
+#: A container name that contains no variable.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeBuild:
-    """The parts of a build section that affect a Dockerfile's facts."""
+    """The parts of a `build` section that change what a Dockerfile builds."""
 
     args: dict[str, str]
     target: str | None
@@ -36,8 +36,8 @@ def read_body(
     """Return the facts of a service.
 
     Args:
-        body: its section, with its variables replaced and its extended services merged in.
-        devices: volume name -> folder, for volumes of its file that bind a folder.
+        body: the service's definition, with variables replaced and extended services merged in.
+        devices: name of a volume that binds a folder -> that folder.
     """
     folder = parent(path)
     context, dockerfile, build = read_build(tree, folder, body.get("build"))
@@ -94,7 +94,7 @@ def _drops_setuid(body: Value) -> bool:
 
 
 def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield (key, services) for each key of a service that refers to other services."""
+    """Yield (key, services) for each key by which a service refers to others, such as `depends_on`."""
     depends = body.get("depends_on")
     named = {
         "depends_on": [str(item) for item in (depends if isinstance(depends, (dict, list)) else ())],
@@ -114,7 +114,7 @@ def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def read_build(tree: Tree, folder: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:
-    """Return context and Dockerfile relative to the root (None if outside), and the rest of the build section."""
+    """Return context and Dockerfile relative to the root (None if outside), and the rest of a `build` section."""
     if isinstance(build, str):
         build = {"context": build}
     if not isinstance(build, dict):
@@ -139,7 +139,7 @@ def read_build(tree: Tree, folder: str, build: Value) -> tuple[str | None, str |
 
 
 def argv(value: Value) -> tuple[str, ...] | None:
-    """Return a compose `command` or `entrypoint` as argv: compose splits strings like a shell, but does not run one."""
+    """Return a compose `command` or `entrypoint` as argv. Compose splits a string like a shell, but runs no shell."""
     if isinstance(value, list):
         return tuple(str(item) for item in value)
     return tuple(split(value)) if isinstance(value, str) else None
@@ -168,7 +168,7 @@ def _binds(tree: Tree, folder: str, mounts: Iterable[tuple[str, str, str]]) -> t
         local = join(folder, source) if kind == "bind" and source.startswith(".") else None
         real = tree.real_dir(local) if local is not None else None
         if local is not None and real is not None:
-            # An editor may use either name for a file below a linked folder.
+            # A file in a linked folder has two local names, and an editor may use either.
             found += [(each, remote) for each in (real, local)]
     return tuple(dict.fromkeys(found))
 
@@ -184,7 +184,7 @@ def _ports(ports: list[Value]) -> tuple[int, ...]:
 
 
 def _env_files(tree: Tree, folder: str, value: Value) -> tuple[str, ...]:
-    """Return all env files if a required one is missing, because compose then rejects every command; else ()."""
+    """Return all environment files if a required one is missing (compose then rejects every command), otherwise ()."""
     found = read_env_files(folder, value)
     if any(path is None for path, _ in found) or not absent_files(tree, folder, value):
         return ()
@@ -192,7 +192,7 @@ def _env_files(tree: Tree, folder: str, value: Value) -> tuple[str, ...]:
 
 
 def absent_files(tree: Tree, folder: str, value: Value) -> tuple[str, ...]:
-    """Return the required but missing environment files, relative to the root."""
+    """Return the environment files that are required but missing, relative to the root."""
     return tuple(
         path
         for path, is_required in read_env_files(folder, value)
@@ -201,7 +201,7 @@ def absent_files(tree: Tree, folder: str, value: Value) -> tuple[str, ...]:
 
 
 def read_env_files(folder: str, value: Value) -> list[tuple[str | None, bool]]:
-    """Return the files of an `env_file`: (path relative to the root or None if outside, whether it is required)."""
+    """Return (path relative to the root or None if outside, whether it is required) of each file of an `env_file`."""
     found: list[tuple[str | None, bool]] = []
     for each in [value] if isinstance(value, dict) else elements(value):
         named = each.get("path") if isinstance(each, dict) else each
@@ -211,7 +211,7 @@ def read_env_files(folder: str, value: Value) -> list[tuple[str | None, bool]]:
 
 
 def _environment(value: Value) -> dict[str, str | None]:
-    """Return the variables of a service: name -> value, None if it has no value."""
+    """Return a service's variables and values; a variable without a value has None."""
     if isinstance(value, dict):
         return {str(name): _text(each) for name, each in value.items()}
     pairs = (str(each).partition("=") for each in elements(value))
@@ -219,7 +219,7 @@ def _environment(value: Value) -> dict[str, str | None]:
 
 
 def wants_gpu(body: Value) -> bool:
-    """Return whether a service requests a GPU: by reservations, `gpus`, nvidia runtime, device nodes or CDI names."""
+    """Return whether a service requests a GPU: by reservation, `gpus`, NVIDIA's runtime, device node or CDI name."""
     reserved = table(table(table(body.get("deploy")).get("resources")).get("reservations"))
     for device in map(table, elements(reserved.get("devices"))):
         capabilities = {str(word) for word in elements(device.get("capabilities"))}

@@ -1,4 +1,4 @@
-"""Read existing dev containers: their location, and their image, build or service."""
+"""Read existing dev containers: their path, and their image, build or service."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _NAME = re.compile(r"\.?devcontainer\.json")
-#: Commands that run once in a new container, before the user can work in it.
+#: Commands that run once when a container is created, before the user can work in it.
 _CREATE = ("onCreateCommand", "updateContentCommand", "postCreateCommand")
 _INSTALLS = re.compile(r"\b(?:pip3?|uv|poetry|pdm|pipenv|pixi|conda|mamba|make|requirements)\b|\.sh\b")
 
 
 def read_devcontainers(tree: Tree) -> tuple[DevcontainerFact, ...]:
-    """Return every dev container of the repository, the root's first (see devcontainer.json in its specification)."""
+    """Return the repository's dev containers, the root's first; places as in the specification of devcontainer.json."""
     found: list[DevcontainerFact] = []
     for path in tree.matching(_NAME):
         in_folder = ".devcontainer" in path.split("/")[:-1]

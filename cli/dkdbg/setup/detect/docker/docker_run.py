@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
-#: Assignment of the `docker` command to a variable, in a script or Makefile: `cmd=nvidia-docker`, `DOCKER ?=
-#: podman`, `DOCKER=${DOCKER:-docker}`.
+#: A variable for the `docker` command in a script or Makefile: `cmd=nvidia-docker`, `DOCKER ?= podman`,
+#: `DOCKER=${DOCKER:-docker}`.
 _NAMED = re.compile(
     r"^[ \t]{0,40}(?:export[ \t]{1,8})?(\w{1,60})[ \t]{0,8}[:?]?=[ \t]{0,8}[\"']?(?:\$\{\w{1,60}:-)?(?:sudo[ \t]{1,8})?(?:nvidia-)?(?:docker|podman)\}?[\"']?[ \t]*$",
     re.MULTILINE,
 )
 _FILES = re.compile(r".*\.(?:sh|bash|md|rst)|makefile|justfile|readme|dockerfile", re.IGNORECASE)
-#: The current folder, as shells, Makefiles and cmd write it.
+#: The current folder in the syntax of shells, Makefiles and cmd.
 _CURRENT_FOLDER = re.compile(
     r"^(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(CURDIR\)|\$\(shell pwd\)|%cd%|\$\{?(?:PROJECT|REPO|ROOT|WORK|SCRIPT)_?(?:DIR|ROOT|PATH)\}?|\.)(?=/|$)"
 )
 _VALUED = {"-v": "volume", "--volume": "volume", "--mount": "mount", "-w": "workdir", "--workdir": "workdir", "--shm-size": "shm", "--ipc": "ipc",
            "-p": "port", "--publish": "port", "-e": "env", "--env": "env", "--env-file": "env_file"}  # fmt: skip
-#: An assignment. Only values that are `docker run` options, or the folder of the script or Makefile, are used.
+#: An assignment; used if the value is options of `docker run`, or the folder of the script or Makefile.
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|readonly\s+)?(\w{1,60})\s*[:?+]?=\s*(.{1,2000})$")
 _OPTIONS = re.compile(r"[\"'(]?\s*--?\w")
 _OWN_FOLDER = re.compile(
@@ -43,32 +43,32 @@ _BUILT = re.compile(
 )
 _BUILT_FROM = re.compile(r"\sbuild\s.*?\s(?:-f|--file)[\s=]+[\"']?(?:\./)*(\w[\w./-]*)")
 _MAX_ITEMS = 60
-#: Maximum characters of a line, after its variables are replaced.
+#: Maximum characters of a line with its variables replaced.
 _MAX_LINE_CHARS = 20_000
 _VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*")
-#: `-e NAME` without a value, in upper case only: a program in the image may have its own `-e` option.
+#: NAME in `-e NAME`, without a value. Upper case only: a program in the image may have its own `-e` option.
 _BARE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:TOKENS?|KEYS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|DSN|LICENSE|COOKIE)(?:_|$)|APIKEY"
     r"|(?:DATABASE|DB|REDIS|BROKER|MONGO\w*|POSTGRES\w*|CONNECTION)_?(?:URL|URI|STRING)$",
     re.IGNORECASE,
 )
-#: Tokens with a known prefix, and a password in a URL.
+#: Tokens with a known prefix, and URLs with a password.
 _SECRET_VALUE = re.compile(
     r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|AIza|ya29\.|eyJ|npm_|r8_|-----BEGIN)|://[^/\s:@]*:[^/\s@]+@"
 )
-#: Long words without a blank, a dot or a slash: more often secret keys than settings.
+#: Long words without blank, dot or slash, which are more often secret keys than settings.
 _KEY_LIKE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+_=-]{28,}")
 #: `$NAME`, `${NAME}` and make's `$(NAME)`.
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
-#: Variables to ignore: those of dkdbg, and those that the image or the engine sets.
+#: Variables to ignore: dkdbg's own, and those that the image or the engine sets.
 _NOT_TAKEN = re.compile(r"DKDBG_\w*|PATH|HOME|PWD|HOSTNAME|PYTHONUNBUFFERED")
 
 
 def read_docker_run(tree: Tree) -> DockerRun | None:
-    """Return the first `docker run` line that mounts a folder of the repository, shallow files first.
+    """Return the first `docker run` line that mounts a folder of the repository; files near the root come first.
 
-    Otherwise return the first one with an image that the repository builds, else None.
+    If there is no such line, return the first one whose image the repository builds, otherwise None.
     """
     paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][
         :_MAX_ITEMS
@@ -90,7 +90,7 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines, with continued lines joined, and with option variables replaced in `docker run` lines."""
+    """Yield the lines, continued ones joined, and with variables for options replaced in `docker run` lines."""
     values: dict[str, str] = {}
     for line in logical_lines(text):
         assigned = _ASSIGNED.match(line) if len(values) < _MAX_ITEMS else None
@@ -102,7 +102,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _filled(line: str, values: Mapping[str, str]) -> str:
-    for _ in range(2):  # twice: a variable with options may contain the folder's variable
+    for _ in range(2):  # twice: the options may contain the folder's variable
         for name, value in values.items():
             whole = rf"[\"']?\$(?:\{{{name}(?:\[@\])?\}}|\({name}\)|{name}\b)[\"']?"
             line = (
@@ -112,7 +112,7 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
 
 
 def _text(tree: Tree, path: str) -> str:
-    """Return the text of a file to search for `docker run` lines: only the comments, for a Dockerfile."""
+    """Return the text of a file in which to look for `docker run` lines; for a Dockerfile only its comments."""
     text = tree.text(path)
     if not path.lower().endswith("dockerfile"):
         for name in sorted(set(_NAMED.findall(text)))[:_MAX_ITEMS]:
@@ -161,9 +161,9 @@ def _read(tree: Tree, path: str, text: str, built: Mapping[str, str]) -> DockerR
 
 
 def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[str, str] | None:
-    """Return (local, remote) of a mount of a repository folder, None for any other mount.
+    """Return (local, remote) if a mount's source is a folder of the repository, otherwise None.
 
-    The current folder of a `docker run` line is the root or, if that does not fit, the folder of its file.
+    The line's current folder is assumed to be the root, or the folder of its file if that fits better.
     """
     current = _CURRENT_FOLDER.match(source)
     if current is None or not target.startswith("/") or "$" in target or target == "/":
@@ -177,7 +177,7 @@ def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[s
 
 
 def _env_files(tree: Tree, path: str, named: list[str]) -> tuple[str, ...]:
-    """Return the `--env-file` files inside the repository; they may be missing, because git usually ignores them."""
+    """Return the `--env-file` paths in the repository. The files may be missing, because git usually ignores them."""
     found = []
     for name in named:
         current = _CURRENT_FOLDER.match(name)
@@ -193,10 +193,10 @@ def _env_files(tree: Tree, path: str, named: list[str]) -> tuple[str, ...]:
 
 
 def _read_environment(given: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
-    """Return (name, value) of each `-e`; the last one of a name applies.
+    """Return (name, value) for each `-e`; for a repeated name the last one.
 
-    The value is None if the user's environment has to provide it: it is missing, computed by a shell, a
-    placeholder, or a secret. For `-e NAME=${OTHER}` it is `${OTHER}`.
+    The value is None if the user's environment has to provide it: if it is missing, a placeholder, a secret, or
+    computed by a shell. For `-e NAME=${OTHER}` it is `${OTHER}`.
     """
     found: dict[str, str | None] = {}
     for word in given:

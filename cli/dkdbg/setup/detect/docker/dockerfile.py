@@ -1,7 +1,7 @@
-"""Read Dockerfiles: instructions, stages, and the facts of the final stage.
+"""Read Dockerfiles: their instructions and stages, and the facts of the final stage.
 
-The reader follows the Dockerfile reference: parser directives, continuation lines (comments inside them are dropped),
-here-documents, ARG and ENV substitution, JSON and shell form, stages that build on stages.
+This follows the Dockerfile reference: parser directives, continuation lines (with comments between them),
+here-documents, substitution of ARG and ENV, exec and shell form, stages based on other stages.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _SYSTEM_PYTHON = re.compile(
     r"\spython3(?:\.\d+)?(?:-(?:pip|dev|venv|minimal|full|setuptools|distutils))?(?=\s|$|=)|\spython-is-python3(?=\s|$|=)"
 )
 _APT_INSTALL = re.compile(r"\bapt(?:-get)?\s.{0,200}?\binstall\b")
-#: The file that a redirection or `tee` writes.
+#: File written by a redirection or `tee`.
 _WRITTEN = re.compile(r"(?:>>?|\btee(?: -a)?)\s*[\"']?(/[\w./-]+)")
 _COMMAND_END = re.compile(r"[;&|\n]")
-#: Commands that install another Python in an image.
+#: Commands that install a Python other than the distribution's.
 _OTHER_PYTHON = re.compile(
     r"\b(?:conda|mamba|micromamba|miniconda|miniforge|pyenv|deadsnakes|uv)\b|[Mm]ini(?:conda|forge)|python\.org/ftp|\bpython3\.\d+\s+-m\s+venv"
 )
 _REMOVE = re.compile(
     r"(?:^|[;&|\n(]|\bsudo|\bthen)[ \t]{0,200}(?:/bin/)?rm[ \t]{1,200}(-\w{0,20}[rR][^;&|\n)]*)"
 )
-#: Base images without a shell; then (pattern, ENTRYPOINT) of such images for Python.
+#: Base images without a shell; (pattern, ENTRYPOINT) of those with Python.
 _SHELL_LESS = re.compile(r"(?:^|/)distroless/(?!.*debug)|^scratch$|^cgr\.dev/(?!.*-dev)")
 _SHELL_LESS_PYTHONS = (
     (r"(?:^|/)distroless/python3", "/usr/bin/python3"),
@@ -65,7 +65,7 @@ _PIP_INSTALL = re.compile(r"\bpip3?\s+install\b")
 _PYTHON_VARIABLE = re.compile(r"(?:PYTHON|PY)_?(?:VERSION|VER)?", re.IGNORECASE)
 _VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:--?[\w-]+(?:[= ]3\.[\d.]+)?\s+)*([^\s;&|]+)")
 _FLAGS = re.compile(r"(?:--[a-z-]+(?:=\S+)?\s+)*")
-#: Commands that do not process the repository's code. Package installations are checked separately.
+#: Commands that do not process the repository's code. Package managers are checked separately.
 _HARMLESS = frozenset(
     {
         "", ":", "[", "addgroup", "adduser", "apk", "apt", "apt-get", "cd", "chmod", "chown", "curl", "dnf", "echo",
@@ -73,7 +73,7 @@ _HARMLESS = frozenset(
         "update-ca-certificates", "useradd", "usermod", "wget", "yum",
     }
 )  # fmt: skip
-#: Package manager -> subcommands that copy no code of the repository: at most they link to its sources.
+#: Package manager -> subcommands that copy no code of the repository; at most they link to it (editable installs).
 _FROM_FILES = {
     "conda": {"env", "install", "update", "clean", "config", "create"},
     "mamba": {"env", "install", "update", "clean", "create"},
@@ -83,18 +83,18 @@ _FROM_FILES = {
     "poetry": {"install", "config", "lock"},
     "uv": {"sync", "lock", "venv", "python", "cache"},
 }
-#: Files of a copied folder that determine the image, as in image_inputs.sh; then options of pip and conda for files.
+#: Files in a copied folder that determine the image, as in image_inputs.sh; then the file options of pip and of conda.
 _COUNTED = re.compile(
     r"(?:^|/)(?:requirement[^/]*|constraint[^/]*|[^/]*\.lock|pyproject\.toml|setup\.[^/]*|environment[^/]*\.y[^/]*ml|Pipfile[^/]*)$"
 )
 _PIPS_FILE = re.compile(r"^(?:-[rc][\n=]?|--(?:requirements?|constraints?)[\n=])([^\n]+)", re.MULTILINE)
 _CONDAS_FILE = re.compile(r"^(?:-f|--file)[\n=]([^\n]+)", re.MULTILINE)
-#: `.dockerignore` patterns, without outer slashes, that match bytecode in every folder. Without `**/` they would
-#: match only in the context's own folder. Source: the Dockerfile reference, .dockerignore.
+#: `.dockerignore` patterns, without outer slashes, that match bytecode in all folders. Without `**/` a pattern applies
+#: only to the context's top folder (Dockerfile reference, .dockerignore).
 _BYTECODE = re.compile(r"\*\*/(?:__pycache__(?:/\*\*?)?|\*\.py(?:c|\?|\[\w*c\w*\]))|\*\*?")
 
 
-#: Shell of CMD and ENTRYPOINT in shell form, unless SHELL names another (Dockerfile reference, "SHELL").
+#: Shell for CMD and ENTRYPOINT in shell form, unless SHELL sets another (Dockerfile reference, "SHELL").
 _SHELL = ("/bin/sh", "-c")
 
 
@@ -124,12 +124,12 @@ def read_dockerfile(
     target: str | None = None,
     inherited: Inherited | None = None,
 ) -> DockerfileFact:
-    """Return the facts of the final (or `target`) stage; copies are relative to the build context.
+    """Return the facts of the final stage, or of the stage `target`. Copied paths are relative to the build context.
 
     Args:
-        path: path of the Dockerfile relative to the repository root, for the result only.
-        args: build arguments, which override ARG defaults.
-        inherited: lines that a build inherits from base images.
+        path: the Dockerfile's path relative to the root, for the result only.
+        args: build arguments, which override defaults of ARG.
+        inherited: Dockerfile lines that a build inherits from each base image.
     """
     given = dict(args or {})
     global_args: dict[str, str] = {}
@@ -169,7 +169,7 @@ def read_dockerfile(
 
 
 def run_lines(text: str) -> tuple[str, ...]:
-    """Return every shell command line of the RUN instructions, with here-documents, variables resolved."""
+    """Return the shell command lines of all RUN instructions and their here-documents, with variables replaced."""
     values: dict[str, str] = {}
     lines: list[str] = []
     for step in parse_instructions(text):
@@ -183,9 +183,9 @@ def run_lines(text: str) -> tuple[str, ...]:
 
 
 def written_scripts(text: str, names: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each file that RUN writes by a redirection or COPY from a here-document, if `names` match.
+    """Yield (name, text) of the files that RUN (`>`, tee) or COPY (here-document) writes and whose names match `names`.
 
-    Without a here-document, the text is the words of the whole RUN instruction, one a line.
+    Without a here-document the text is all words of the RUN instruction, one a line.
     """
     for step in parse_instructions(text):
         paths = []
@@ -200,12 +200,12 @@ def written_scripts(text: str, names: re.Pattern[str]) -> Iterator[tuple[str, st
 
 
 def _printed(words: list[str]) -> str:
-    """Return the words of a RUN as lines, with the escapes of `printf` and `echo -e` resolved."""
+    """Return the words of a RUN instruction as lines, with the escapes of `printf` and `echo -e` replaced."""
     return re.sub(r'\\(["$])', r"\1", "\n".join(words).replace("\\n", "\n"))
 
 
 def takes_system_python(text: str) -> bool:
-    """Return whether pip installs into the distribution's Python, and no other Python is installed."""
+    """Return whether the build installs the distribution's Python and uses pip, and installs no other Python."""
     lines = run_lines(text)
     return (
         any(_installs_system_python(part) for line in lines for part in _COMMAND_END.split(line))
@@ -255,7 +255,7 @@ def _apply(
         stage.exposed.extend(port for each in ports if (port := whole_number(each, 65535)))
     elif keyword == "ENTRYPOINT":
         stage.entrypoint, stage.inherits_entrypoint = _command(rest, stage.shell), False
-        # An ENTRYPOINT resets a CMD of the base stage (Dockerfile reference, "CMD and ENTRYPOINT").
+        # An ENTRYPOINT resets the CMD that a base stage has set (Dockerfile reference, "CMD and ENTRYPOINT").
         stage.cmd = None
     elif keyword == "CMD":
         stage.cmd = _command(rest, stage.shell)
@@ -272,7 +272,7 @@ def _apply(
 
 
 def _clones(text: str, folder: str) -> Iterator[tuple[str, str]]:
-    """Yield the name, and the folder in the image, of each repository that `git clone` fetches."""
+    """Yield (name, folder in the image) of each repository that a `git clone` fetches."""
     for part in _COMMAND_END.split(text):
         words = split(part)
         if words[:1] == ["cd"] and len(words) == 2:
@@ -300,14 +300,14 @@ def _set_arg(rest: str, into: dict[str, str], given: Mapping[str, str], outer: M
 def _assignments(rest: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
     first = rest.split(None, 1)
     if first and "=" not in first[0]:
-        # The legacy form `ENV key value with blanks`.
+        # Legacy form: `ENV key value with blanks`.
         return [(first[0], substitute(first[1], values))] if len(first) > 1 else []
     pairs = (part.partition("=") for part in split(rest))
     return [(name, substitute(value, values, keep_unknown=True)) for name, equals, value in pairs if equals]
 
 
 def _command(rest: str, shell: tuple[str, ...]) -> tuple[str, ...]:
-    """Return argv without replacing variables: the container's shell expands them in CMD and ENTRYPOINT."""
+    """Return a CMD or ENTRYPOINT as argv. Variables stay, because the container's shell expands them."""
     if rest.startswith("["):
         try:
             argv = json.loads(rest)
@@ -319,14 +319,14 @@ def _command(rest: str, shell: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _run_text(rest: str, values: Mapping[str, str]) -> str:
-    """Return the shell text of a RUN instruction, without its flags (`--mount=...`)."""
+    """Return the shell text of a RUN instruction without its flags, such as `--mount=...`."""
     while flag := _FLAG.match(rest):
         rest = rest[flag.end() :]
     return _shell_text(substitute(rest, values, keep_unknown=True))
 
 
 def _shell_text(rest: str) -> str:
-    """Return a RUN instruction as a shell line; for `["sh", "-c", "..."]` the inner line."""
+    """Return a RUN instruction as a shell line; for `["sh", "-c", "..."]` the line in it."""
     argv = _command(rest, ())
     if argv == (rest,):
         return rest
@@ -340,7 +340,7 @@ def _shell_text(rest: str) -> str:
 
 
 def _remove(text: str, stage: _Stage) -> None:
-    """Drop copies that a later RUN instruction removes, such as sources for a build only."""
+    """Drop the copies that a later RUN instruction removes, such as sources needed only for the build."""
     gone = [
         absolute(stage.workdir, word.removesuffix("/*"))
         for match in _REMOVE.finditer(text)
@@ -364,10 +364,10 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
     if len(words) < 2:
         return
     *sources, destination = words
-    if "$" in destination:  # a variable of the base image, with an unknown value
+    if "$" in destination:  # a variable of the base image: its value is unknown
         return
     target = absolute(stage.workdir, destination)
-    # WORKDIR creates its folder, and COPY into an existing folder keeps the file's name.
+    # WORKDIR has created its folder, and a file copied into an existing folder keeps its name.
     is_workdir = PurePosixPath(stage.workdir).is_relative_to(target)
     into_directory = destination.endswith("/") or destination == "." or len(sources) > 1 or is_workdir
     origin = flags.get("from")
@@ -396,7 +396,7 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
 
 
 def _through(named: _Stage, source: str, target: str) -> list[tuple[str, str]]:
-    """Trace a copy from another stage back to that stage's copy from the build context."""
+    """Trace a copy from another stage (`--from`) back to the build context, by that stage's own copies."""
     found: list[tuple[str, str]] = []
     for local, remote in named.copies:
         if remote == source:
@@ -450,15 +450,15 @@ def _venvs(stages: list[_Stage], final: _Stage) -> tuple[str, ...]:
 
 
 def absolute(directory: str, path: str) -> str:
-    """Return the absolute form of `path`, resolved from the container's `directory`, without a final slash."""
+    """Return `path` in a container as an absolute path from `directory`, without a final slash."""
     return posixpath.normpath(posixpath.join(directory, path))
 
 
 def image_inputs(text: str) -> tuple[str, ...] | None:
-    """Return the paths that determine a Dockerfile's image, relative to its context; None for all files of the context.
+    """Return the paths that determine a Dockerfile's image, relative to the build context; None for the whole context.
 
-    A path with a final slash stands for the dependency files of a folder: its other files are copied, but no later
-    step processes them. Such a folder has to be mounted over the copy.
+    For a path with a final slash, only the folder's dependency files count: its other files are copied, but no later
+    step processes them. Such a folder must be mounted over the copy.
     """
     found: list[str] = []
     folders: list[str] = []
@@ -483,7 +483,7 @@ def _takes_code(run: Instruction, *, has_code: bool) -> bool:
 
 
 def _sources(rest: str) -> tuple[str, ...] | None:
-    """Return the sources of a COPY in the context, folders with a final slash; None if unknown."""
+    """Return the sources of a COPY from the context, folders with a final slash; None if they are unknown."""
     flags = _FLAGS.match(rest)
     taken = flags[0] if flags else ""
     if "--from=" in taken or HEREDOC.search(rest):
@@ -542,7 +542,7 @@ def _is_harmless(words: list[str]) -> bool:
 
 
 def _is_harmless_pip(words: list[str]) -> bool:
-    """Return whether pip takes only requirements files, or sources in editable mode, from the repository."""
+    """Return whether all that pip installs from the repository is requirements files and editable sources."""
     before = ""
     for word in words:
         local = re.match(r"(?:\.|/|file:)", word) or word.endswith(("/", ".whl", ".tar.gz"))
@@ -563,7 +563,7 @@ def _is_harmless_pip(words: list[str]) -> bool:
 
 
 def _all_count(paths: list[str]) -> bool:
-    """Return whether all files that a command installs from determine the image (`_COUNTED`), by name and depth."""
+    """Return whether all files that a command installs from count for the image (`_COUNTED`), by name and depth."""
     return all(
         "://" in path or (_COUNTED.search(path) and path.count("/") <= (4 if path.startswith("/") else 2))
         for path in paths
@@ -571,9 +571,9 @@ def _all_count(paths: list[str]) -> bool:
 
 
 def keeps_bytecode_out(text: str) -> bool:
-    """Return whether the text of a .dockerignore excludes every `__pycache__` from the build.
+    """Return whether a .dockerignore, given as text, excludes all `__pycache__` folders from the build.
 
-    The last matching pattern decides, so only those after the last `!` count.
+    The last pattern that matches a file decides, so only those after the last `!` pattern count.
     """
     found = False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Parse the syntax of Dockerfiles: parser directives, continuation lines, here-documents, JSON and shell words."""
+"""Parse Dockerfile syntax: parser directives, continuation lines, here-documents, exec and shell form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dkdbg.launchers import words
 
-#: Name of a Dockerfile.
+#: File names of Dockerfiles.
 NAME = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|Containerfile)(?:[._-][\w.-]+)?", re.IGNORECASE)
 #: `<<EOF` at the end of an instruction.
 HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][A-Za-z0-9_]*)\1")
@@ -18,7 +18,7 @@ _KEYWORD = re.compile(r"\s*([A-Za-z]+)\s*(.*)", re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """An instruction: upper-case keyword, the rest with continuations joined, the text of here-documents."""
+    """An instruction: keyword in upper case, the rest with continued lines joined, its here-documents as text."""
 
     keyword: str
     rest: str
@@ -27,7 +27,7 @@ class Instruction:
 
 
 def parse_instructions(text: str) -> tuple[Instruction, ...]:
-    """Return the instructions of a Dockerfile in order, with their first line number, from 1."""
+    """Return a Dockerfile's instructions in order, each with the number of its first line (from 1)."""
     lines = text.replace("\r\n", "\n").split("\n")
     escape = "\\"
     for line in lines:
@@ -67,7 +67,7 @@ def _logical_line(lines: list[str], index: int, escape: str) -> tuple[str, int]:
             if parts:
                 continue
             break
-        # BuildKit ignores trailing blanks after the escape character.
+        # BuildKit ignores blanks after the escape character at the end of a line.
         if stripped.endswith(escape):
             parts.append(stripped[:-1])
             continue
@@ -77,7 +77,7 @@ def _logical_line(lines: list[str], index: int, escape: str) -> tuple[str, int]:
 
 
 def json_words(text: str) -> list[str]:
-    """Return the words of an exec form; split text that is not JSON as a shell does."""
+    """Return the words of an exec form; text that is not JSON is split as a shell does."""
     try:
         words = json.loads(text)
     except (ValueError, RecursionError):
@@ -85,16 +85,16 @@ def json_words(text: str) -> list[str]:
     return [str(word) for word in words] if isinstance(words, list) else []
 
 
-#: Maximum characters of an instruction to split as a shell does: shlex takes quadratic time for a long word.
+#: Maximum characters of an instruction to split as a shell does: for a long word, shlex takes quadratic time.
 _MAX_SPLIT = 50_000
 
 
 def split(text: str) -> list[str]:
-    """Split as a shell does; at blanks if a quote is not closed, or the text is longer than _MAX_SPLIT."""
+    """Split as a shell does, but at blanks if a quote is not closed or the text is longer than _MAX_SPLIT."""
     return text.split() if len(text) > _MAX_SPLIT else words.split(text)
 
 
 def unquote(text: str) -> str:
-    """Return the text without a pair of quotes around it."""
+    """Return the text without the quotes around it, if any."""
     text = text.strip()
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text

@@ -1,11 +1,11 @@
-"""Read Python, torch and CUDA versions from the name of a base image."""
+"""Determine the versions of Python, torch and CUDA in a base image from its name."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# nvcr.io/nvidia/pytorch tag -> torch, CUDA (NVIDIA's Frameworks Support Matrix). The torch is a vendor build.
+# Tag of nvcr.io/nvidia/pytorch -> torch, CUDA (NVIDIA's Frameworks Support Matrix). This torch is NVIDIA's own build.
 _NGC_PYTORCH = {
     "20.12": ("1.8", "11.1"), "21.02": ("1.8", "11.2"), "21.03": ("1.9", "11.2"), "21.04": ("1.9", "11.3"),
     "21.05": ("1.9", "11.3"), "21.06": ("1.9", "11.3"), "21.07": ("1.10", "11.4"), "21.08": ("1.10", "11.4"),
@@ -23,7 +23,7 @@ _NGC_PYTORCH = {
     "25.05": ("2.8", "12.9"), "25.06": ("2.8", "12.9"), "25.08": ("2.8", "13.0"), "25.09": ("2.9", "13.0"),
     "25.10": ("2.9", "13.0"), "25.11": ("2.10", "13.0"), "25.12": ("2.10", "13.1"),
 }  # fmt: skip
-#: (Part of an image reference, version of that distribution's python3).
+#: (Part of an image reference, Python version of that distribution's python3).
 _DISTRIBUTIONS = (
     ("ubuntu:16.04", "3.5"), ("ubuntu16.04", "3.5"), ("xenial", "3.5"), ("ubuntu:18.04", "3.6"), ("ubuntu18.04", "3.6"), ("bionic", "3.6"), ("ubuntu:20.04", "3.8"), ("ubuntu20.04", "3.8"),
     ("focal", "3.8"), ("ubuntu:22.04", "3.10"), ("ubuntu22.04", "3.10"), ("jammy", "3.10"), ("ubuntu:24.04", "3.12"),
@@ -40,13 +40,13 @@ _PYTHON_LIKE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFact:
-    """Facts from an image reference.
+    """The versions that an image reference shows.
 
     Attributes:
-        python: Python minor version, None if unknown.
+        python: Python version such as `3.11`; None if unknown.
         system_python: whether `python` is the distribution's own python3, which a build may replace.
-        torch: version of torch in the image, None without it.
-        cuda: CUDA minor version in the image, None without CUDA.
+        torch: version of torch in the image; None without torch.
+        cuda: CUDA version such as `12.1`; None without CUDA.
         is_python: whether the image is made for Python programs.
     """
 
@@ -98,7 +98,7 @@ def _python(name: str, torch: str | None) -> tuple[str | None, bool]:
             "3.6" if tag < "20.12" else "3.8" if tag < "23.01" else "3.10" if tag < "24.11" else "3.12"
         ), False
     if "pytorch/pytorch" in name and torch:
-        # Versions as these images' own `python --version` prints them; up to torch 2.9 it is conda's Python.
+        # As `python --version` prints in these images; up to torch 2.9 it is conda's Python.
         major, minor = (int(part) for part in torch.split(".")[:2])
         if major == 1:
             return ("3.10" if minor >= 13 else "3.8" if minor == 11 else "3.7"), False

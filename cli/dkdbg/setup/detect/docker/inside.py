@@ -1,4 +1,4 @@
-"""Find the program that a command line starts inside a container, and its local source file."""
+"""Find the program that a container's command line starts, and its local source file."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from dkdbg.launchers.launcher import Launch
     from dkdbg.setup.detect.files import Tree
 
-#: (local, remote) pairs.
+#: Pairs (local, remote).
 Mappings = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inside:
-    """Context for reading a command line inside a container.
+    """The facts needed to read a container's command line.
 
     Attributes:
-        workdir: working directory, absolute, remote.
-        mappings: (local, remote) of the repository's code in the container.
-        scripts: console scripts, name to `module:function`.
-        context: build context relative to the root.
+        workdir: absolute working directory in the container.
+        mappings: (local, remote) paths of the repository's code.
+        scripts: console script -> its target `module:function`.
+        context: build context, relative to the root.
     """
 
     workdir: str
@@ -42,24 +42,24 @@ class Inside:
 
 
 def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | None, str | None]:
-    """Return the launch of an argv in a container (None: not found), and its local source (None: only in the image)."""
+    """Return what an argv in a container starts (None if unknown), and its local source (None if only in the image)."""
     mappings, scripts, context = inside.mappings, inside.scripts, inside.context
     launches = _programs(tree, argv, inside)
     if not launches:
         return None, None
-    # The last program is the main one; earlier ones prepare (migrations, downloads).
+    # The last program is the main one; earlier ones only prepare it (migrations, downloads).
     launch, workdir = launches[-1]
     local_cwd = to_local(workdir, mappings)
     file: str | None = None
     if launch.launcher == "console-script":
         file = script_file(tree, scripts.get(launch.target or "", ""))
     elif launch.target and launch.is_module:
-        # If the image has installed this repository's package, the module is below the root.
+        # Search the root, too: the image may have installed this repository's package.
         for base in dict.fromkeys(item for item in (local_cwd, context, ".") if item is not None):
             file = file or _module_below(tree, launch.target, base)
             by = registry.named(launch.launcher)
             if file is None and by is not None and by.dotted_app and "." in launch.target:
-                # `-A worker.celery`: the last part is the variable.
+                # In `-A worker.celery` the last part is a variable of the module.
                 file = _module_below(tree, launch.target.rsplit(".", 1)[0], base)
     elif launch.target:
         local = to_local(absolute(workdir, launch.target), mappings)
@@ -79,7 +79,7 @@ def _module_below(tree: Tree, module: str, base: str) -> str | None:
 
 
 def _programs(tree: Tree, argv: tuple[str, ...], inside: Inside) -> list[tuple[Launch, str]]:
-    """Return the launches of an argv in order, each with its remote working directory."""
+    """Return the programs that an argv starts, in order, each with its working directory in the container."""
     if not argv:
         return []
     words = list(argv)
@@ -96,7 +96,7 @@ def _programs(tree: Tree, argv: tuple[str, ...], inside: Inside) -> list[tuple[L
         else:
             found.append((launch, workdir))
     if not found and len(words) > 1:
-        # ENTRYPOINT ["/entry.sh"] that ends in `exec "$@"`: the rest is the program.
+        # ENTRYPOINT ["/entry.sh"], which ends in `exec "$@"`: the other words are the program.
         found.extend(_programs(tree, tuple(words[1:]), inside))
     elif launches and launches[-1][0].shell_script and len(words) > 1:
         after = parse_words(words[1:], inside.scripts)
@@ -119,9 +119,9 @@ def _of_script(tree: Tree, script: str, inside: Inside) -> list[tuple[Launch, st
 
 
 def _of_lines(lines: list[str], inside: Inside) -> list[tuple[Launch, str]]:
-    """Return the launches of shell lines, each with the working directory after earlier `cd` commands.
+    """Return the programs that shell lines start, each with the working directory after the `cd` commands before it.
 
-    Background commands come first, whatever their line: the shell's foreground command comes last.
+    Background commands come first, whatever their line, so that the foreground command is the last one.
     """
     workdir = inside.workdir
     found: list[tuple[Launch, str]] = []
@@ -138,14 +138,14 @@ def _of_lines(lines: list[str], inside: Inside) -> list[tuple[Launch, str]]:
 
 
 def to_local(remote: str, mappings: Mappings) -> str | None:
-    """Return the local path of a path in the container, by the longest remote root; None outside all of them."""
+    """Return the local path of a path in the container by the longest remote root that contains it; else None."""
     for local, root in sorted(mappings, key=lambda pair: -len(pair[1])):
         if remote == root:
             return local
         if remote.startswith(root.rstrip("/") + "/"):
             return join(local, remote[len(root.rstrip("/")) + 1 :])
     for local, root in mappings:
-        # If `backend/app` is at `/app/backend/app`, then `backend` is at `/app/backend`.
+        # With `backend/app` at `/app/backend/app`, `backend` is at `/app/backend`.
         below = root[len(remote.rstrip("/")) + 1 :] if root.startswith(remote.rstrip("/") + "/") else ""
         if below and local.endswith(f"/{below}"):
             return local.removesuffix(f"/{below}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.files import Tree
 
-#: `editable`: from the sources; `copied`: a copy of the sources; `released`: the project's release from an index.
+#: `editable`: linked to the sources; `copied`: a copy of the sources; `released`: a release from a package index.
 Installed = Literal["editable", "copied", "released", ""]
 _INSTALL = re.compile(r"\b(?:pip3?|uv pip) install\s([^;&|\n]*)")
 _EDITABLE = re.compile(
@@ -30,11 +30,11 @@ _COMPILED = re.compile(
 
 
 def how_installed(lines: Iterable[str], names: Iterable[str]) -> Installed:
-    """Return how the RUN lines of an image install the repository itself; empty if they do not.
+    """Return how an image's RUN lines install the repository's own package; empty if they do not.
 
     Args:
-        lines: RUN lines from setup/detect/docker/dockerfile.py.
-        names: distribution names of the project, in any spelling.
+        lines: RUN lines, from setup/detect/docker/dockerfile.py.
+        names: distribution names of the package, in any spelling.
     """
     own = set(map(canonicalize_name, names))
     found: Installed = ""
@@ -56,7 +56,7 @@ def how_installed(lines: Iterable[str], names: Iterable[str]) -> Installed:
 
 
 def source_root(tree: Tree, packages: Iterable[str]) -> str | None:
-    """Return the folder to import the repository's packages from, `.` or `src`; None without a package there."""
+    """Return the folder from which the repository's packages are imported, `.` or `src`; None if neither has one."""
     for base in ("src", "."):
         prefix = "" if base == "." else f"{base}/"
         if any(tree.has(f"{prefix}{name}/__init__.py") for name in packages):
@@ -65,5 +65,5 @@ def source_root(tree: Tree, packages: Iterable[str]) -> str | None:
 
 
 def is_compiled(tree: Tree) -> bool:
-    """Return whether the package's build compiles extension modules, which the mounted sources lack."""
+    """Return whether building the package compiles extension modules, which mounted sources lack."""
     return any(_COMPILED.search(tree.text(name)) for name in ("setup.py", "pyproject.toml"))

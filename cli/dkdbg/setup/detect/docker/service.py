@@ -1,4 +1,4 @@
-"""Choose the compose service to debug, and find its program, its start scripts, and the repository's files inside it."""
+"""Choose the compose service to debug; find its program, its start scripts, and the repository's files in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.launches import Seen
 
-#: Maximum single files to mount, because each needs its own bind mount; and maximum folders and files in all.
+#: Maximum number of single files to mount, because each needs a bind mount; maximum number of all mappings.
 _MAX_FILES, _MAX_MAPPINGS = 40, 100
 _SIDE_ROLES = re.compile(
     r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
@@ -47,7 +47,7 @@ _WORKER_ROLES = re.compile(
 _PYTHON_INSTALL = re.compile(
     r"\binstall\b.*\bpython3?(?:\.\d+)?(?:-\w+)?\b|\bpip3? install\b|\buv (?:sync|pip|venv|python)\b|miniconda|micromamba|miniforge"
 )
-#: Base images whose programs are not Python.
+#: Base images for programs that are not Python.
 _OTHER_BASE = re.compile(
     r"(?:^|/)(?:node|nginx|httpd|caddy|golang|rust|ruby|php|openjdk|eclipse-temurin|dotnet|mysql|mariadb|postgres|redis|mongo)\b"
 )
@@ -58,12 +58,12 @@ _VARIANT = re.compile(
 )
 
 
-#: `init` asks about a service that has at most this many points less than the chosen one.
+#: `init` asks the user if another service has at most this many points less than the chosen one.
 _NEAR_POINTS = 8.0
-#: Compose files for production.
+#: Names of compose files for production.
 _PRODUCTION = re.compile(r"(?:^|[-_./])(?:prod|production|release)(?:$|[-_./])", re.IGNORECASE)
 _SCRIPT = re.compile(r".*\.(?:sh|bash)|.*entry-?point.*|start|run", re.IGNORECASE)
-#: Commands that change the user, need root, or query the user.
+#: Commands that change the user, need root, or ask which user runs them.
 _ROOTS = re.compile(
     r"\b(?:gosu|su-exec|su|setpriv|runuser|sudo|chown|chroot|useradd|usermod|adduser|addgroup|groupadd|supervisord|service"
     r"|s6-[a-z]+|chpst|start-stop-daemon|apt-get|apt|apk|mount|cron|crond|sshd|nginx|ldconfig|sysctl|id|whoami|EUID|USER)\b"
@@ -73,15 +73,15 @@ _PASSES_ON = re.compile(r"\s*exec\s(?:[^\"';&|]*\s)?\"\$\{?@\}?\"\s*$")
 
 @dataclass(frozen=True, kw_only=True)
 class RunningService:
-    """A service and the facts about its program.
+    """A service, and what is known about its program.
 
     Attributes:
         fact: the service, with `is_python` decided.
-        dockerfile: as this service builds it (with its arguments and target), None if the repository has none.
-        seen: the launch, None if it is unknown or not Python.
-        file: source file of the launch, None if it is only in the image.
-        mappings: bind mounts and copies of the repository's code, binds first.
-        workdir: its working directory.
+        dockerfile: as this service builds it (its arguments and target); None if it builds none of the repository's.
+        seen: the program's launch; None if it is unknown or not Python.
+        file: local source of the program; None if it is only in the image.
+        mappings: (local, remote) of the repository's code, bind mounts before copies.
+        workdir: absolute working directory in the container.
     """
 
     fact: ServiceFact
@@ -92,7 +92,7 @@ class RunningService:
     workdir: str
 
 
-#: (Points, service).
+#: Pairs (points, service).
 Ranked = tuple[float, RunningService]
 
 
@@ -106,13 +106,13 @@ def read_service(
     images: Mapping[str, str],
     inherited: Inherited,
 ) -> RunningService:
-    """Return a service with its program, source file and mappings.
+    """Return a service with its program, its source file and its mappings.
 
     Args:
-        scripts: console scripts of the repository, with their targets.
-        projects: possible names of an image of this repository.
-        images: Dockerfiles that may build a release of this repository, the likeliest first, with their build folders.
-        inherited: lines that a build inherits from base images.
+        scripts: console script of the repository -> its target.
+        projects: names that an image of this repository may have.
+        images: Dockerfile that may build a release of this repository -> its build context; the likeliest first.
+        inherited: Dockerfile lines that a build inherits from each base image.
     """
     if not any(holds_code(tree, local) for local, _ in fact.binds):
         fact = _from_local_build(fact, projects, images)
@@ -135,8 +135,8 @@ def read_service(
     base = read_image(dockerfile.base if dockerfile else fact.image or "")
     image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
     has_code = any(tree.has_dir(local) for local, _ in mappings)
-    # An image with a slash in its name comes from a registry. If none of the repository's folders is mapped into the
-    # service, although the repository has a Dockerfile, the image is a release with its own copy of the code.
+    # A slash in the name: the image comes from a registry. If the repository has a Dockerfile, but none of its folders
+    # is mapped into the service, the image is a release with its own copy of the code.
     released = "/" in (fact.image or "") and not has_code and any(tree.matching(_DOCKERFILE))
     is_own_image = fact.context is None and bool(image_name) and image_name in projects and not released
     installs = fact.dockerfile is not None and installs_python(tree.text(fact.dockerfile))
@@ -146,7 +146,7 @@ def read_service(
         or ((base.is_python or installs) and (fact.context is not None or has_code))
     )
     if seen is not None and fact.context is None and not has_code and not is_own_image:
-        # A foreign image with a Python program (mlflow, tensorboard): not part of this repository.
+        # Another project's image with a Python program, such as mlflow or tensorboard.
         is_python = False
     place = seen if seen is None else replace(seen, source=f"{fact.file}: service {fact.name}")
     return RunningService(
@@ -160,9 +160,9 @@ def read_service(
 
 
 def with_only_build(tree: Tree, services: tuple[RunningService, ...]) -> tuple[RunningService, ...]:
-    """Return the services; if none counts as Python, count the only one that is built from Python sources here.
+    """Return the services. If none seems to run Python, count the one that is built from Python sources here as Python.
 
-    Its base image and its start script may show no Python.
+    Its base image and its start script may not show that it is Python.
     """
     if any(each.fact.is_python for each in services):
         return services
@@ -181,10 +181,10 @@ def with_only_build(tree: Tree, services: tuple[RunningService, ...]) -> tuple[R
 
 
 def _from_local_build(fact: ServiceFact, projects: frozenset[str], images: Mapping[str, str]) -> ServiceFact:
-    """Return a service that runs a release of this repository as one that builds these sources instead.
+    """Turn a service that runs a released image of this repository into one that builds these sources; keep others.
 
-    `ghcr.io/acme/chat` is a release of a project called chat; `acme/chat-api` is built by `api/Dockerfile`,
-    `Dockerfile.api` or `api.Dockerfile`. Other services are returned unchanged.
+    `ghcr.io/acme/chat` is a release of a project called chat; `acme/chat-api` is one that `api/Dockerfile`,
+    `Dockerfile.api` or `api.Dockerfile` builds.
     """
     image = fact.image or ""
     if fact.context is not None or "/" not in image or _PRODUCTION.search(fact.file):
@@ -201,13 +201,13 @@ def _from_local_build(fact: ServiceFact, projects: frozenset[str], images: Mappi
 
 
 def _named_for(dockerfile: str) -> set[str]:
-    """Return the possible purposes of a Dockerfile, from its folder and name: `api/Dockerfile`, `Dockerfile.api`."""
+    """Return the purposes that a Dockerfile's folder and name suggest: `api` for `api/Dockerfile`, `Dockerfile.api`."""
     *folders, name = dockerfile.lower().split("/")
     return {*folders[-1:], *_DOCKERFILE.split(name)[0].split("."), *name.split(".")[1:]} - {""}
 
 
 def installs_python(dockerfile: str) -> bool:
-    """Return whether the build installs a Python; node images contain one for their own build tools."""
+    """Return whether the build installs Python for its program; in node images, Python is for build tools only."""
     if re.search(r"^[ \t]*FROM\s+\S*node", dockerfile, re.IGNORECASE | re.MULTILINE):
         return False
     return any(_PYTHON_INSTALL.search(line) for line in run_lines(dockerfile))
@@ -216,16 +216,19 @@ def installs_python(dockerfile: str) -> bool:
 def choose(
     services: tuple[RunningService, ...], ranked: Sequence[Ranked], named: str | None = None
 ) -> RunningService | None:
-    """Return the service to debug: the first of `services` called `named`, else the best one; None without any."""
+    """Return the service to debug; None if the repository has no such service.
+
+    It is the first of `services` called `named`, otherwise the best of `ranked`.
+    """
     if named is not None and (found := next((each for each in services if each.fact.is_called(named)), None)):
         return found
     return ranked[0][1] if ranked else None
 
 
 def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple[Ranked, ...]:
-    """Return the services that run this repository's Python, with their points, the best first.
+    """Return the services that run this repository's Python, with their points; the best service comes first.
 
-    A dev container's service (`preferred`) counts most; files that plain `docker compose` reads count more than others.
+    The dev container's service (`preferred`) gets most; files that plain `docker compose` reads get more than others.
     """
     pairs = [
         (_points(each, preferred) - order * 0.1, each)
@@ -237,7 +240,8 @@ def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple
         name = pair[1].fact.name
         return pair[0] + 8 * bool(_MAIN_ROLES.search(name) and not _SIDE_ROLES.search(name))
 
-    # A name such as `app` distinguishes services of one file. It says nothing about services of different projects.
+    # A name such as `app` is a reason to prefer a service over others in its file, but not over those of other
+    # projects.
     files = {pair[1].fact.file: pair for pair in sorted(pairs, key=in_file)}
     best = max(files.values(), key=lambda pair: pair[0], default=None)
     others = sorted((pair for pair in pairs if pair is not best), key=in_file, reverse=True)
@@ -245,7 +249,7 @@ def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple
 
 
 def rivals(ranked: Sequence[Ranked], chosen: RunningService) -> tuple[Rival, ...]:
-    """Return the other ranked services, as alternatives to the chosen one."""
+    """Return the other ranked services as alternatives to the chosen one."""
     points = next((points for points, each in ranked if each is chosen), None)
     names = [each.fact.name for _, each in ranked]
     return tuple(
@@ -300,10 +304,10 @@ def code_mappings(
     context: str | None,
     projects: frozenset[str],
 ) -> Mappings:
-    """Return the (local, remote) pairs of code, including pairs at `/`: bind mounts first, then copies in the image.
+    """Return (local, remote) of code in the container, also if remote is `/`: bind mounts first, then copies.
 
     Args:
-        projects: possible names of this repository, which the image may have cloned.
+        projects: names that this repository may have, for an image that clones it.
     """
     found = [(local, remote) for local, remote in binds if holds_code(tree, local)]
     found += [
@@ -324,9 +328,9 @@ def code_mappings(
 
 
 def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:
-    """Return (local, remote) of the Python files that `COPY *.py /app/` copies.
+    """Return (local, remote) for each Python file that a pattern such as `COPY *.py /app/` copies.
 
-    `remote` ends with the pattern if the destination is a folder.
+    If the destination is a folder, `remote` ends with the pattern.
     """
     folder = remote.rsplit("/", 1)[0] if remote.endswith("/" + pattern.rsplit("/", 1)[-1]) else remote
     paths = (path for path in tree.files if path.endswith(".py") and not path.endswith("setup.py"))
@@ -337,7 +341,7 @@ def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:
 
 
 def holds_code(tree: Tree, directory: str) -> bool:
-    """Return whether a directory contains Python or Cython sources at any depth; the root always counts."""
+    """Return whether a directory, or one below it, has Python or Cython sources; always True for the root."""
     if directory == ".":
         return True
     directory = tree.real_dir(directory) or directory
@@ -345,7 +349,7 @@ def holds_code(tree: Tree, directory: str) -> bool:
 
 
 def _argv(fact: ServiceFact, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
-    """Return entrypoint and command joined as in the engine: a service's own entrypoint drops the image's CMD."""
+    """Return entrypoint and command joined as the engine does: an entrypoint of the service drops the image's CMD."""
     if fact.entrypoint is not None:
         return (*fact.entrypoint, *(fact.command or ()))
     if fact.command is not None:
@@ -355,7 +359,7 @@ def _argv(fact: ServiceFact, dockerfile: DockerfileFact | None) -> tuple[str, ..
 
 
 def image_argv(dockerfile: DockerfileFact) -> tuple[str, ...]:
-    """Return the argv of `docker run IMAGE`, with ENV and ARG values of the Dockerfile filled in."""
+    """Return the argv that `docker run IMAGE` starts, with ENV and ARG values from the Dockerfile filled in."""
     return (*_filled(dockerfile.entrypoint, dockerfile), *_filled(dockerfile.cmd, dockerfile))
 
 
@@ -365,26 +369,26 @@ def _filled(argv: tuple[str, ...] | None, dockerfile: DockerfileFact | None) -> 
 
 
 def shell_scripts(tree: Tree) -> tuple[tuple[str, str], ...]:
-    """Return name and text of each shell script: files of the repository, and those that its Dockerfiles write."""
+    """Return (name, text) of each shell script in the repository, and of each that its Dockerfiles write."""
     files = [(path.rsplit("/", 1)[-1], tree.text(path)) for path in tree.matching(_SCRIPT)]
     written = [each for path in tree.matching(NAME) for each in written_scripts(tree.text(path), _SCRIPT)]
     return (*files, *written)
 
 
 def harmless_scripts(scripts: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Return the names of the `shell_scripts` that do not need root."""
+    """Return the names of scripts (from `shell_scripts`) that do not need root."""
     return _named(scripts, lambda lines: not any(map(_ROOTS.search, lines)))
 
 
 def passing_scripts(scripts: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Return the names of the `shell_scripts` that run their arguments as the program: `exec "$@"`, `exec gosu app "$@"`."""
+    """Return the names of scripts (from `shell_scripts`) that run their arguments, as by `exec gosu app "$@"`."""
     return _named(
         scripts, lambda lines: any(_PASSES_ON.match(each) and not parse_line(each) for each in lines)
     )
 
 
 def _named(scripts: Sequence[tuple[str, str]], fits: Callable[[list[str]], bool]) -> frozenset[str]:
-    """Return the names for which all scripts fit; `fits` gets the lines of a script without comments."""
+    """Return the names whose scripts all fit. `fits` is called with a script's lines, without comments."""
     found: dict[str, bool] = {}
     for name, text in scripts:
         lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]

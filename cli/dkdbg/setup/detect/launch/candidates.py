@@ -1,4 +1,4 @@
-"""Collect the candidate programs of a repository with their evidence; entrypoint.py ranks them."""
+"""Collect the programs of a repository that the user may want to debug, with evidence; entrypoint.py ranks them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _NEVER = re.compile(
 _MAX_READ = 2500
 _MAX_PROGRAM = 40
 _ANY_IMPORT = re.compile(r"^[ \t]*(?:from\s+\.*([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
-#: A relative path in a source.
+#: A relative path in a string of a source.
 _PATH = re.compile(r"[\"']((?:\.{1,2}/)+\w[\w./-]*|\w[\w.-]*/[\w./-]+)[\"']")
-#: Sources whose relative paths may begin elsewhere than in the working directory.
+#: Code after which relative paths may be relative to another folder than the working directory.
 _OTHER_BASE = re.compile(r"__file__|\bchdir\(|@hydra\.main|\b(?:template|static)_folder\b")
 _CHECKS = re.compile(
     r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
 )
-#: Import in a file that runs only as a module of its package: `python -m package.program`.
+#: Import in a file that runs only as a module of its package (`python -m package.program`).
 _RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
-#: Call that creates an app -> command line for the app, and for a function that returns the app.
+#: Call that creates a server app -> command line for the app; command line for a function that returns the app.
 _SERVED = {
     "bind": ("serve run {}", ""),
     "FastAPI": ("uvicorn {}", "uvicorn {} --factory"),
@@ -51,21 +51,21 @@ _HINT = re.compile(r"\b(?:FastAPI|Starlette|Flask|bind)\(|\bstreamlit\b")
 
 @dataclass(kw_only=True)
 class Candidate:
-    """A program with its best evidence so far.
+    """A program, with its best evidence so far.
 
     Attributes:
         launch: the best command line for the program.
-        file: relative to the root, None if it is only in an image.
+        file: relative to the root; None if the program is only in an image.
         cwd: directory to start it in, relative to the root.
-        command: as typed in that directory.
-        place: a key of launches.PLACES, or `console-script`, `guard`, `top-level`, `notebook`.
-        source: where it was seen, as text.
+        command: command line to type in that directory.
+        place: kind of evidence: a key of launches.PLACES, or `console-script`, `guard`, `top-level`, `notebook`.
+        source: where the command line was found, as text.
         order: position of the evidence among all evidence, from 0.
-        mentions: number of command lines for it.
-        readme_mentions: number of these command lines in the README.
-        places: every place where it was seen.
-        fact: facts of its source, None if it was not read.
-        points: its score, see entrypoint.py.
+        mentions: number of command lines for the program.
+        readme_mentions: number of those in the README.
+        places: all kinds of evidence for the program.
+        fact: facts of its source; None if the source was not read.
+        points: its score; see entrypoint.py.
     """
 
     launch: Launch
@@ -83,7 +83,7 @@ class Candidate:
 
 
 def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> str | None:
-    """Return the file of a dotted module, searched in `cwd`, the root and the usual source folders."""
+    """Return the file of a dotted module name, searched for in `cwd`, the root and the usual source folders."""
     steps = module.replace(".", "/")
     endings = [f"{steps}.py", f"{steps}/__main__.py", *([f"{steps}/__init__.py"] if package else [])]
     for base in dict.fromkeys((cwd, join(cwd, "src") or ".", ".", "src", "lib", "python")):
@@ -91,7 +91,7 @@ def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> 
             path = join(base, ending)
             if path is not None and tree.has(path):
                 return path
-    # A package's name in another folder suffices (`pip install -e src/backend`); a single file's name does not.
+    # In other folders accept only a package (`pip install -e src/backend`), because a single file's name is too common.
     for ending in endings if "/" in steps else endings[1:]:
         deeper = [
             path
@@ -104,26 +104,26 @@ def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> 
 
 
 def script_file(tree: Tree, target: str) -> str | None:
-    """Return the file of a console script by its target, `package.module:function`."""
+    """Return the file of a console script from its target `package.module:function`."""
     return module_file(tree, target.split(":", maxsplit=1)[0], ".", package=True)
 
 
 def discovered(tree: Tree, launcher: str, cwd: str) -> str | None:
-    """Return the file that a launcher runs if its command line names none."""
+    """Return the file that a launcher runs when its command line names none."""
     by = registry.named(launcher)
     paths = (join(cwd, name) for name in (by.discovers if by else ()))
     return next((path for path in paths if path is not None and tree.has(path)), None)
 
 
 def find_file(tree: Tree, target: str, cwd: str) -> tuple[str | None, str, str | None]:
-    """Return the file for a typed path, the directory to type it in, and the path to type there (None: no file)."""
+    """Return the file that a typed path means (None if unknown), the directory to type it in, and the path to type."""
     clean = re.sub(r"^(?:\./)+", "", target)
     for base in dict.fromkeys((cwd, ".")):
         path = join(base, clean)
         if path is not None and tree.has(path):
             return path, base, target
-    # The path may be one in a container (`/app/train.py`), start with the repository's name
-    # (`YourRepo/train.py`), or be the name of a file in a subfolder.
+    # The typed path may be one in a container (`/app/train.py`), begin with the repository's name
+    # (`YourRepo/train.py`), or be only the name of a file in a subfolder.
     steps = [
         step for step in clean.split("/") if step and step != ".." and not step.startswith(("$", "<", "{"))
     ]
@@ -146,7 +146,7 @@ def find_file(tree: Tree, target: str, cwd: str) -> tuple[str | None, str, str |
 
 
 def modules_of(tree: Tree, file: str) -> dict[str, str]:
-    """Return path -> text of a program and of the repository's modules that it imports."""
+    """Return path -> text for a program and the repository's modules that it imports."""
     found = {file: tree.text(file)}
     for names in _ANY_IMPORT.findall(found[file]):
         path = module_file(tree, "".join(names).strip("."), parent(file), package=True)
@@ -156,9 +156,10 @@ def modules_of(tree: Tree, file: str) -> dict[str, str]:
 
 
 def folder_of_paths(tree: Tree, file: str, words: Sequence[str]) -> str:
-    """Return the only folder from the program's own up to the root in which the relative paths in its sources and `words` exist.
+    """Return the folder to start `file` in, judged by the relative paths in its sources and in `words`.
 
-    The root if nothing tells: no such path, several such folders, or paths that the program makes absolute.
+    It is the only folder, from the program's own up to the root, in which these paths exist. If there is no such folder
+    or several, or if the program makes its paths absolute, it is the root.
     """
     folders = list(map(str, PurePosixPath(file).parents))
     texts = [text for text in modules_of(tree, file).values() if not _OTHER_BASE.search(text)]
@@ -177,7 +178,7 @@ def folder_of_paths(tree: Tree, file: str, words: Sequence[str]) -> str:
 
 
 def in_its_folder(tree: Tree, candidate: Candidate) -> None:
-    """Start a program whose folder no command line names in the folder that its relative paths tell."""
+    """If no command line says in which folder to start a program, take the one that its relative paths suggest."""
     launch, file = candidate.launch, candidate.file
     words = re.split(r"[\s=]+", candidate.command)
     if file is None or not file.endswith(".py") or candidate.cwd != "." or file not in words:
@@ -192,7 +193,7 @@ def in_its_folder(tree: Tree, candidate: Candidate) -> None:
 
 
 def add(found: dict[str, Candidate], candidate: Candidate) -> None:
-    """Add a candidate, or merge its evidence into the candidate with the same file and subcommand."""
+    """Add a candidate; if one with the same file and subcommand exists, merge the evidence."""
     key = f"{candidate.file or candidate.command} {_subcommand(candidate.launch)}".rstrip()
     known = found.get(key)
     if known is None:
@@ -203,8 +204,8 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
     known.mentions += 1
     known.readme_mentions += candidate.place == "readme"
     known.places.add(candidate.place)
-    # A command line from a better place replaces the known one: a README's line outweighs the bare console
-    # script. So does a full run, after a command from an equal place that only checks something.
+    # A command line from better evidence replaces the known one: a line of a README outweighs the bare console script.
+    # For equal evidence, a line that does the work replaces one that only checks something.
     better = place_points(candidate.place) - place_points(known.place)
     works = _worth(candidate.launch) - _worth(known.launch)
     if better > 0 or (better == 0 and works > 0):
@@ -214,7 +215,7 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
 
 
 def _worth(launch: Launch) -> float:
-    """Return how well a line represents its program: checks and placeholders count against it."""
+    """Return how well a command line represents its program; checks and placeholders lower the value."""
     return -8 * only_checks(launch) - 0.5 * blanks(launch.command)
 
 
@@ -225,17 +226,17 @@ def _subcommand(launch: Launch) -> str:
 
 
 def verb_of(launch: Launch) -> str:
-    """Return the role of the subcommand of a launch line."""
+    """Return the role that the subcommand of a launch suggests, such as `train`."""
     return role_of(_subcommand(launch))
 
 
 def only_checks(launch: Launch) -> bool:
-    """Return whether a command line only shows help or evaluates, instead of the program's main work."""
+    """Return whether a command line only prints help or evaluates, instead of doing the program's main work."""
     return any(_CHECKS.fullmatch(arg) for arg in launch.args)
 
 
 def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> Candidate | None:
-    """Return the candidate for a launch line, None if the repository has no such program."""
+    """Return the candidate for a launch; None if the repository has no such program."""
     launch = item.launch
     file, cwd, command = None, item.cwd, launch.command
     if launch.launcher == "console-script":
@@ -252,9 +253,9 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
         file, cwd, typed = find_file(tree, launch.target, cwd)
         if typed is not None and typed != launch.target:
             command = command.replace(launch.target, typed, 1)
-    # `python program.py --help` shows where the program is, not how it is started.
+    # Drop `--help`: the line shows where the program is, but not how it is started.
     command = re.sub(r"\s+(?:-h|--help)(?=\s|$)", "", command)
-    # A console script, and a package with a server's app, count whatever the name of their file.
+    # For a console script, or a package with a server's app, the file's name does not matter.
     is_named = launch.launcher == "console-script" or (
         launch.is_module and (file or "").endswith("/__init__.py")
     )
@@ -266,7 +267,7 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
 
 
 def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
-    """Add the programs among the Python files that no command line starts."""
+    """Add Python programs that no command line starts (files with a `__main__` guard or top-level code)."""
     known = {candidate.file for candidate in found.values()}
     paths = [path for path in tree.files if path.endswith(".py") and path not in known][:_MAX_READ]
     for order, path in enumerate(paths):
@@ -278,7 +279,7 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
             if "/" in path and role_of(path) != "train":
                 continue
             fact = read_source(text)
-            # A file that cannot be parsed is judged by its name.
+            # If a file cannot be parsed, its name decides.
             is_named = fact.error and role_of(path) in {"train", "main", "app"}
             if not text or not (fact.runs or is_named):
                 continue
@@ -299,17 +300,17 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
 
 
 def place_points(place: str) -> float:
-    """Return the weight of a place as evidence."""
+    """Return the points for a kind of evidence."""
     return PLACES.get(place, {"console-script": 16, "guard": 4, "top-level": 1}.get(place, 0))
 
 
 def served(tree: Tree, path: str, text: str) -> tuple[Launch, str] | None:
-    """Return the launch of the app in a file and its working directory; None for a file that starts itself, or has no app."""
+    """Return how and in which folder to start the app in a file; None if it has no app, or starts it itself."""
     fact = read_source(text) if _HINT.search(text) else None
     if fact is None or fact.error:
         return None
     command, cwd = "", "."
-    if "streamlit" in fact.imports:  # `python app.py` shows an empty page
+    if "streamlit" in fact.imports:  # `python app.py` would show an empty page
         command = f"streamlit run {path}" if fact.has_guard or fact.runs else ""
     elif not fact.has_guard and fact.listens is None and (app := _app(text, fact.imports)) is not None:
         cwd, module = as_module(tree, path, text) or _importable(tree, path, fact.imports)
@@ -319,7 +320,7 @@ def served(tree: Tree, path: str, text: str) -> tuple[Launch, str] | None:
 
 
 def _app(text: str, imports: Collection[str]) -> tuple[str, str] | None:
-    """Return a command line template for a file's app, and the app's variable or argument-free factory."""
+    """Return a command line template for a file's app, and the name of the app or of a factory without arguments."""
     apps: dict[str, str] = {}
     factories: dict[str, str] = {}
     for node in parsed(text).body:
@@ -332,7 +333,7 @@ def _app(text: str, imports: Collection[str]) -> tuple[str, str] | None:
             made = next((name for each in ast.walk(node) if (name := _made(each))), None)
             if made and re.search("create|make|build|get", node.name):
                 factories.setdefault(made, node.name)
-    # Ray Serve comes first: a FastAPI app in its file is a part of the deployment.
+    # Ray Serve comes first: a FastAPI app in the same file is part of the deployment.
     found = [(line, apps[name]) for name, (line, _) in _SERVED.items() if name in apps]
     found += [(line, factories[name]) for name, (_, line) in _SERVED.items() if name in factories and line]
     return next((each for each in found if "serve run" not in each[0] or "ray" in imports), None)
@@ -345,7 +346,7 @@ def _made(node: ast.AST) -> str | None:
 
 
 def _importable(tree: Tree, path: str, imports: Collection[str]) -> tuple[str, str]:
-    """Return the outermost directory in which most of a file's imports are found, and the file's dotted name there."""
+    """Return the outermost directory from which most of a file's imports work, and the file's dotted name there."""
     steps = path.removesuffix("/__init__.py").removesuffix(".py").split("/")
 
     def found(depth: int) -> int:
@@ -358,7 +359,7 @@ def _importable(tree: Tree, path: str, imports: Collection[str]) -> tuple[str, s
 
 
 def as_module(tree: Tree, path: str, text: str) -> tuple[str, str] | None:
-    """Return working directory and dotted name of a file with relative imports in a package; None for any other file."""
+    """Return (working directory, dotted name) of a package's file with relative imports; None for other files."""
     top = parent(path)
     if not _RELATIVE_IMPORT.search(text) or not tree.has(f"{top}/__init__.py"):
         return None

@@ -1,8 +1,8 @@
-"""Rank the programs of a repository by how likely the user wants to debug them.
+"""Rank a repository's programs by how likely the user wants to debug them.
 
-A candidate's rank is the sum of several points: where it was seen (launches.PLACES), the role in its name (in
-machine learning: training, then serving, evaluation, data preparation), how plain its name is, how often it is
-mentioned, and its source code. No repository is special-cased.
+A candidate's points are a sum: for its evidence (launches.PLACES), for the role that its name suggests (in machine
+learning first training, then serving, evaluation, data preparation), for a plain name, for the number of mentions, and
+for its source code. No repository is a special case.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ _ROLE_POINTS = {
     "notebook": 2,
     "tool": 1,
 }
-#: Minimum points for the best candidate to be chosen as the program.
+#: Minimum points for the best candidate to count as the program.
 _THRESHOLD = 16
 _MAX_PARSED, _MAX_ENTRIES = 80, 60
-#: Minimum notebooks of a course (see `_is_course`), and the best place in PLACES that its scripts may have.
+#: Minimum notebooks of a course (see `_is_course`); the strongest evidence in PLACES that its scripts may have.
 _MANY_NOTEBOOKS, _ASIDE_PLACE = 10, "subreadme"
-#: GUI toolkits, which fail without a display, as in a container.
+#: GUI toolkits, which fail in a container because it has no display.
 _WINDOWS = frozenset(
     {"tkinter", "customtkinter", "PySimpleGUI", "FreeSimpleGUI", "PyQt5", "PyQt6", "PySide2", "PySide6", "wx", "kivy", "dearpygui", "pystray"}
 )  # fmt: skip
 
 
-#: Calls that fail, or end the program, if standard input is not a terminal; shutil.get_terminal_size() is harmless.
+#: Calls that fail or end the program if standard input is not a terminal. shutil.get_terminal_size() is harmless.
 _TERMINAL = re.compile(
     r"stty size|(?<!shutil\.)\bos\.get_terminal_size\(|\bcurses\.(?:initscr|wrapper)\(|\btermios\.tcgetattr\(|\btty\.set(?:raw|cbreak)\("
 )
@@ -87,14 +87,14 @@ def rank(
     is_ml: bool = False,
     notebooks: tuple[str, ...] = (),
 ) -> Ranking:
-    """Return the ways to start the program, the best first, and whether the best one is good enough.
+    """Return the programs, the best first, and whether the best one is good enough.
 
     Args:
-        seen: launch lines, with files as typed.
-        scripts: console scripts, name to `module:function`.
-        resolved: launch lines of images and services with the resolved file (None: only in the image).
-        project: name of the project, to match a console script of that name.
-        is_ml: whether the repository is about training.
+        seen: launches in command lines, with files as typed.
+        scripts: console script -> its target `module:function`.
+        resolved: launches of images and services, each with its source file (None: only in the image).
+        project: name of the project; a console script with this name gets points.
+        is_ml: whether the repository is about machine learning.
         notebooks: paths of notebooks.
     """
     found: dict[str, Candidate] = {}
@@ -144,7 +144,7 @@ def rank(
 
 
 def _is_all(ordered: list[Candidate]) -> bool:
-    """Return whether all candidates are scripts in the root, and the best one is valid Python that does something."""
+    """Return whether all candidates are scripts in the root, and the best one is valid Python that has an effect."""
     fact = ordered[0].fact
     return (
         all("/" not in (each.file or "/") for each in ordered)
@@ -156,9 +156,9 @@ def _is_all(ordered: list[Candidate]) -> bool:
 
 
 def _is_course(ordered: list[Candidate], notebooks: tuple[str, ...]) -> bool:
-    """Return whether the repository is about its notebooks: many, more than programs, and the README starts no program.
+    """Return whether the repository is about its notebooks: many, more than programs, and no program in the README.
 
-    A package with a training module is not a course: its notebooks explore and explain.
+    A package with a module for training is not a course: its notebooks only explore and explain.
     """
     programs = [item for item in ordered if item.place != "notebook"]
     for item in programs:
@@ -201,7 +201,7 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
     if file is not None:
         score += _path_points(file)
     if candidate.place == "readme":
-        # Users try the first example in a document; later ones are special cases.
+        # Users try the first example of a document; later ones are special cases.
         score += max(0.0, 4 - candidate.order * 0.3)
     return score
 
@@ -225,7 +225,7 @@ def _source_points(candidate: Candidate, fact: SourceFact, *, is_ml: bool) -> fl
     if fact.parses_args:
         score += 2
     if is_ml and fact.trains:
-        # A `main.py` with a training loop is a training program with another name.
+        # A `main.py` with a training loop counts as a training program.
         is_main = re.fullmatch(r"(?:.*/)?main\.py", candidate.file or "") is not None
         score += 5 + (_ROLE_POINTS["train"] - _ROLE_POINTS["main"] if is_main else 0)
     return score
@@ -257,7 +257,7 @@ def _entry_point(tree: Tree, candidate: Candidate) -> EntryPoint:
 
 
 def _home(candidate: Candidate) -> str:
-    """Return the folder from which the module of a command is imported: `code` for `pkg.train` in code/pkg/train.py."""
+    """Return the folder from which a command imports its module: `code` for `pkg.train` in code/pkg/train.py."""
     if not candidate.launch.is_module or not candidate.file:
         return candidate.cwd
     at = f"/{candidate.file}".rfind(f"/{(candidate.launch.target or '').replace('.', '/')}")
@@ -265,9 +265,9 @@ def _home(candidate: Candidate) -> str:
 
 
 def _line(text: str, candidate: Candidate) -> int:
-    """Return the line number of a command in a document, else of the first mention of its file; 0 without either.
+    """Return the line of a command in a document, otherwise that of the first mention of its file; 0 without either.
 
-    The command was split into words and joined again, so spaces, quotes and line breaks do not count.
+    Ignore spaces, quotes and line breaks, because the command was split into words and joined again.
     """
     target = candidate.launch.target or ""
     words = map(re.escape, re.findall(r"[^\s\"'\\]+", candidate.launch.command))
@@ -289,7 +289,7 @@ def _same_name(first: str, second: str) -> bool:
 
 
 def terminal_asked(sources: Iterable[tuple[str, str]]) -> str:
-    """Return where a source (path, text) requires a terminal, as `file:line: call`; empty if none does."""
+    """Return where a source requires a terminal, as `file:line: call`; empty if none does. `sources`: (path, text)."""
     for path, text in sources:
         if match := _TERMINAL.search(text):
             return f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].rstrip('(')}"
@@ -302,9 +302,9 @@ def shows_windows(imports: frozenset[str]) -> bool:
 
 
 def given(tree: Tree, command: str, scripts: Mapping[str, str]) -> tuple[EntryPoint | None, str]:
-    """Return the entry point of a command line (None: no Python program), and the path of a missing script, else empty.
+    """Return the program of a command line (None if it is not Python), and the path of its script if that is missing.
 
-    Absolute paths, and paths that leave the repository, are paths in the container.
+    Absolute paths, and paths outside the repository, are paths in the container.
     """
     lines = [part for line in logical_lines(command) for part in line.replace("&&", ";").split(";")]
     seen = lines_of(tree, lines, scripts)

@@ -1,4 +1,4 @@
-"""Collect launch lines from READMEs, documents, scripts, Makefiles, CI and editor configurations."""
+"""Collect launches (command lines that start Python) from documents, scripts, Makefiles, CI and editor settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.values import Value
 
-#: Weight of each place as evidence of "this is how users start it"; see entrypoint.py.
+#: Points of each kind of evidence for how users start the program; see entrypoint.py.
 PLACES = {
     "service": 100, "image": 45, "other-service": 20, "other-image": 16, "procfile": 34, "readme": 30, "editor": 24, "makefile": 18, "docs": 15, "script": 14,
     "inline": 13, "subreadme": 11, "ci": 5,
@@ -39,13 +39,13 @@ _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
 _MAX_DOCUMENTS = 120
 _MAX_SCRIPTS = 120
-#: Maximum characters of a line of a recipe; longer ones are left out.
+#: Maximum characters of a recipe's line; longer lines are ignored.
 _MAX_LINE = 4000
-#: Maximum variables of a script.
+#: Maximum number of variables in a script.
 _MAX_VARIABLES = 500
-#: Maximum nesting of a Makefile's variables.
+#: Maximum nesting of variables in a Makefile.
 _MAX_NESTED = 4
-#: (runner, task name) -> command lines of the task.
+#: (runner, name of the task) -> the task's command lines.
 Tasks = dict[tuple[str, str], tuple[str, ...]]
 #: (file, target, command lines).
 Recipe = tuple[str, str, list[str]]
@@ -55,11 +55,11 @@ _RUN = re.compile(
 )
 
 
-#: Files of recipes, and the command that runs one.
+#: File with recipes -> the command that runs them.
 _MAKEFILES = {"Makefile": "make", "makefile": "make", "justfile": "just", "Taskfile.yml": "task"}
-#: Placeholder for the caller's further arguments, in a justfile and a Taskfile.
+#: The caller's further arguments in a justfile or Taskfile.
 _CALLERS = re.compile(r"[ \t]*\{\{\s*(?:args|ARGS|\.CLI_ARGS)\s*\}\}")
-#: First line of a recipe; in a justfile its parameters may have defaults.
+#: First line of a recipe. In a justfile (_JUST_HEADER) its parameters may have defaults.
 _HEADER = re.compile(r"([\w.-]+)(?![\w.-])[^:=\n]*:(?!=)|  ([\w.-]+):\s*$")
 _JUST_HEADER = re.compile(r"([\w.-]+)(?![\w.-])[^:\n]*:(?!=)")
 #: A variable in a justfile or Taskfile, such as `{{.CONFIG | default "a.yaml"}}` or `{{ config }}`.
@@ -68,13 +68,13 @@ _BRACES = re.compile(r"""\{\{[^{}\w]*(\w+)\b(?:\s*\|\s*default\s+["']?([^"'\s{}]
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A launch line and where it was seen.
+    """A launch in a command line, and where it was found.
 
     Attributes:
-        launch: the parsed command.
+        launch: the parsed command line.
         cwd: directory to run it in, relative to the root.
-        place: a key of PLACES.
-        source: file, as text for the user.
+        place: kind of evidence, a key of PLACES.
+        source: the file, as text for the user.
     """
 
     launch: Launch
@@ -84,7 +84,7 @@ class Seen:
 
 
 def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
-    """Return the launch lines of the whole repository, the best places first, each in reading order."""
+    """Return the launches in the whole repository: the strongest kinds of evidence first, each in reading order."""
     found: list[Seen] = []
     documents = [path for path in tree.matching(_DOCUMENT) if not is_vendored(path)]
     documents += [path for path in tree.matching(_README) if path not in documents and "." not in path]
@@ -96,7 +96,7 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
     for path in documents[:_MAX_DOCUMENTS]:
         found.extend(_document(tree, path, scripts, typed))
     for path, target, recipe in made:
-        # `make clean` and `make lint` may run a program here too, but not the one to debug.
+        # A program that `make clean` or `make lint` runs is not the one to debug.
         place = "ci" if role_of(target) == "tool" else "makefile"
         found.extend(_lines(tree, recipe, path, place, scripts=scripts, home=parent(path)))
     for (runner, name), task in tasks.items():
@@ -141,7 +141,7 @@ def _document(tree: Tree, path: str, scripts: Collection[str], tasks: Tasks) -> 
 
 
 def lines_of(tree: Tree, lines: list[str], scripts: Collection[str]) -> list[Seen]:
-    """Return the launches of lines typed in the root, in order."""
+    """Return the launches of command lines typed in the root, in order."""
     return list(_lines(tree, lines, "", "editor", scripts=scripts, home="."))
 
 
@@ -179,7 +179,7 @@ def _changed(tree: Tree, cwd: str, home: str, directory: str) -> str:
 def _followed(
     tree: Tree, launch: Launch, cwd: str, *, path: str, place: str, scripts: Collection[str]
 ) -> Iterator[Seen]:
-    """Yield the launches in a shell script, at the place of the line that runs the script."""
+    """Yield the launches in a shell script; they count like the line that runs the script."""
     script = launch.shell_script or ""
     for base in (cwd, "."):
         local = join(base, script)
@@ -206,30 +206,30 @@ def _shell_script(
                 values[assigned[1]] = value
         if not stripped.startswith("#"):
             lines.append(substitute(stripped, values, keep_unknown=True))
-    # Follow one level only: scripts of a project may source each other in circles.
+    # Follow one level only, because scripts may source each other in circles.
     found = list(_lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow))
     spread = {seen.launch.target for seen in found if spreads(seen.launch)}
-    # `if ...; then python train.py; else torchrun train.py; fi`: the branch with the launcher is the real run.
+    # `if ...; then python train.py; else torchrun train.py; fi`: the branch with the launcher is the usual run.
     yield from (seen for seen in found if seen.launch.target not in spread or spreads(seen.launch))
 
 
 def _word(text: str) -> str:
-    """Return the value of an assignment without its quotes; `$`, for an unknown value, if it is not a single word."""
+    """Return an assigned value without quotes; `$` (an unknown value) if it is not a single word."""
     try:
         words = shlex.split(text, comments=True)
-    except ValueError:  # a quote that another line ends
+    except ValueError:  # a quote that ends on another line
         return "$"
     return "$" if len(words) > 1 else "".join(words)
 
 
 def spreads(launch: Launch) -> bool:
-    """Return whether a launch line starts several processes of its program."""
+    """Return whether a launch starts its program in several processes."""
     by = registry.named(launch.launcher)
     return by is not None and by.spreads
 
 
 def _editor(tree: Tree) -> Iterator[Seen]:
-    """Yield the launch configurations of VS Code: users have debugged with them."""
+    """Yield the launches in VS Code's launch.json, which users have debugged with."""
     path = ".vscode/launch.json"
     try:
         document = table(jsonc.loads(tree.text(path), file=path))
@@ -253,13 +253,13 @@ def _editor(tree: Tree) -> Iterator[Seen]:
 
 
 def _from(cwd: str, text: str) -> str:
-    """Return a value of launch.json, with paths below `${workspaceFolder}` made relative to `cwd`."""
+    """Return a value of launch.json with `${workspaceFolder}/...` replaced by a path relative to `cwd`."""
     up = "" if cwd == "." else "../" * len(cwd.split("/"))
     return re.sub(r"\$\{workspace(?:Folder|Root)\}/?", up, text)
 
 
 def read_tasks(tree: Tree) -> Tasks:
-    """Return the tasks of the project in the root; empty if its files cannot be read."""
+    """Return the tasks that the root's project files define; empty if they cannot be read."""
     tool = table(read_toml(tree, "pyproject.toml").get("tool"))
     found: Tasks = {}
     for pixi in (read_toml(tree, "pixi.toml"), table(tool.get("pixi"))):
@@ -276,7 +276,7 @@ def read_tasks(tree: Tree) -> Tasks:
 
 
 def targets(read: Iterable[Recipe]) -> Tasks:
-    """Return the recipes in the root's Makefile, justfile and Taskfile, by the command that runs them."""
+    """Return the recipes of the root's Makefile, justfile and Taskfile as tasks."""
     found: Tasks = {}
     for path, target, lines in read:
         if "/" not in path and lines and role_of(target) != "tool":
@@ -285,7 +285,7 @@ def targets(read: Iterable[Recipe]) -> Tasks:
 
 
 def recipes(tree: Tree) -> Iterator[Recipe]:
-    """Yield the recipes of Makefiles, justfiles and Taskfiles, with the variables of the file replaced."""
+    """Yield the recipes of Makefiles, justfiles and Taskfiles, with the file's variables replaced."""
     for path in (path for name in _MAKEFILES for path in tree.named(name)):
         if path.count("/") > 1 or is_vendored(path):
             continue
@@ -309,7 +309,7 @@ def recipes(tree: Tree) -> Iterator[Recipe]:
 
 
 def _value(values: Mapping[str, str], found: re.Match[str]) -> str:
-    """Return the value of a variable in braces, or its default; without either, a placeholder `<name>`."""
+    """Return the value of a variable in braces, otherwise its default, otherwise a placeholder `<name>`."""
     return values.get(found[1], "").strip("\"'") or found[2] or f"<{found[1]}>"
 
 
@@ -322,7 +322,7 @@ def _of_taskfile(tree: Tree, path: str) -> dict[str, str]:
 
 
 def with_tasks(lines: list[str], tasks: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines; a line that runs a known task is replaced by the task's own lines."""
+    """Yield the lines, but for a line that runs a known task the task's own lines."""
     for line in lines:
         run = _RUN.search(line) if tasks else None
         known = tasks.get((run[1] or run[2], run[3])) if run else None
@@ -334,7 +334,7 @@ def with_tasks(lines: list[str], tasks: Mapping[tuple[str, str], tuple[str, ...]
 
 
 def pipelines(tree: Tree) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield (file, directory relative to the root, lines) of the steps in dvc.yaml and the entry points in MLproject."""
+    """Yield (file, directory relative to the root, lines) of each stage in dvc.yaml and entry point in MLproject."""
     for path in (*tree.named("dvc.yaml"), *tree.named("MLproject")):
         if is_vendored(path):
             continue
@@ -353,18 +353,18 @@ def pipelines(tree: Tree) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _variables(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text of a Makefile with its own variables as `${NAME}`, and their values."""
+    """Return a Makefile's text with its own variables written as `${NAME}`, and their values."""
     names = set(re.findall(r"^([A-Za-z_]\w*)[ \t]*[:?]?=", text, re.MULTILINE))
     text = re.sub(r"\$\((\w+)\)", lambda found: f"${{{found[1]}}}" if found[1] in names else found[0], text)
     found = re.findall(r"^([A-Za-z_]\w*)[ \t]*[:?]?=[ \t]*(.*)$", text, re.MULTILINE)
-    values = {name: value.replace("$$", "\0") for name, value in found}  # a `$` for the shell
+    values = {name: value.replace("$$", "\0") for name, value in found}  # `$$` is a `$` for the shell
     for _ in range(_MAX_NESTED):
         values = {name: substitute(value, values, keep_unknown=True) for name, value in values.items()}
     return text, {name: value.replace("\0", "$") for name, value in values.items()}
 
 
 def _filled(command: str, parameters: Mapping[str, Value]) -> str:
-    """Return a command of an MLproject with its parameters' defaults; other parameters become placeholders `<name>`."""
+    """Return a command of an MLproject with parameters replaced by their defaults, otherwise by `<name>`."""
 
     def value(name: re.Match[str]) -> str:
         default = table(parameters.get(name[1])).get("default")

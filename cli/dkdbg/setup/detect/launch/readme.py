@@ -1,4 +1,4 @@
-"""Read the install lines of a README, and the blocks of shell commands in Markdown and reStructuredText."""
+"""Read the install lines and the shell commands of a README in Markdown or reStructuredText."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.python.requirements import Wanted
 
-#: A `#` inside of a word does not begin a comment: `git+https://...#egg=name`.
+#: `pip install ...`. A `#` within a word, as in `git+https://...#egg=name`, does not begin a comment.
 _INSTALL = re.compile(
     r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+"
     r"((?:\"[^\"]*\"|'[^']*'|(?<=\S)#|[^;&|#`])+)"
 )
-#: `pip install -e ".[train]"`: the repository itself, with its extras.
+#: `pip install -e ".[train]"` installs the repository itself, with extras.
 _ITSELF = re.compile(r"\bpip3?\s+install\s(?:[^;&|#\n]*\s)?[\"']?\.(?:\[([\w., -]*)\])?[\"']?(?=\s|$)")
 _CONDA = re.compile(r"(?:^|[\s;&!%$>(])(?:conda|mamba|micromamba)\s+(?:install|create)\s+([^;&|#`]+)")
 _CONDA_VALUES = {"-n", "--name", "-p", "--prefix", "-c", "--channel", "-f", "--file", "--clone"}
 _APT = re.compile(r"(?:^|[\s;&|!$>(])apt(?:-get)?\s+(?:-\S+\s+)*install\s+([^;&|#`]+)")
 _APT_VALUES = {"-t", "--target-release", "-o", "--option", "-c", "--config-file"}
-#: Packages for the machine, not for the program: drivers, kernel, container engines, Debian's own Python.
+#: Packages for the machine instead of the program: drivers, kernel, container engines, Debian's own Python.
 _OF_MACHINE = re.compile(
     r"(?:lib)?(?:nvidia|cuda|cudnn|docker|containerd|podman|linux|python|snapd|ubuntu)(?![a-z]).*"
 )
@@ -66,14 +66,15 @@ _SHELL_LANGUAGES = {
     "command",
 }
 _FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
-#: A comment after a backslash, `--seed 1 \ # always`: its author, but no shell, continues the line.
+#: A comment after a backslash (`--seed 1 \ # always`). The author meant a continued line, although no shell reads it
+#: so.
 _COMMENTED = re.compile(r"\\[ \t]+#.*")
 _HEADING = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|=+\s*$|-{3,}\s*$)")
 _STARTS_PYTHON = re.compile(r"\s*(?:\$ )?python3? (?:-\w )?[\w./-]+(?:[ \t\n]|$)")
 
 
 def installs_with(text: str) -> Literal["conda", "pip"] | None:
-    """Return the package manager in a document's install lines; creating an environment alone does not count."""
+    """Return the package manager that a document's install lines use; creating an environment alone does not count."""
     found: Literal["pip"] | None = None
     for block in code_blocks(text):
         for line in logical_lines(block):
@@ -86,7 +87,7 @@ def installs_with(text: str) -> Literal["conda", "pip"] | None:
 
 
 def _names_package(argv: list[str]) -> bool:
-    """Return whether the arguments of `conda install` or `conda create` name a package other than Python and pip."""
+    """Return whether `conda install` or `conda create` with these arguments installs more than Python and pip."""
     previous = ""
     for word in argv:
         plain = re.split(r"[=<>]", word.strip("\"'"))[0].rsplit("::", 1)[-1].lower()
@@ -101,16 +102,16 @@ def _names_package(argv: list[str]) -> bool:
 
 
 def installed_extras(documents: Iterable[str]) -> frozenset[str]:
-    """Return the extras in the first documented line that installs the repository itself; empty without extras."""
+    """Return the extras in the first documented line that installs the repository itself; empty if it names none."""
     lines = (line for text in documents for block in code_blocks(text) for line in logical_lines(block))
     first = next(filter(None, map(_ITSELF.search, lines)), None)
     return frozenset(re.findall(r"[\w.-]+", first[1] or "")) if first else frozenset()
 
 
 def installed(text: str) -> tuple[Wanted, ...]:
-    """Return the requirements in the pip lines of a document, in order, without packaging tools such as pip.
+    """Return the requirements in a document's pip lines, in order, without packaging tools such as pip.
 
-    A local version (`2.7.1+cu126`) loses its local part, because the default index has no local versions.
+    Drop the local part of a version (`2.7.1+cu126`), because the default index has no local versions.
     """
     found = (parse_requirement(word, "README") for word in _arguments(text, _INSTALL, _VALUES))
     return tuple(
@@ -121,13 +122,13 @@ def installed(text: str) -> tuple[Wanted, ...]:
 
 
 def installed_by_conda(text: str) -> tuple[Wanted, ...]:
-    """Return the packages in the conda lines of a document, with names and pins translated for pip."""
+    """Return the packages in a document's conda lines, with names and pins translated for pip."""
     found = (conda_requirement(word, "README") for word in _arguments(text, _CONDA, _CONDA_VALUES))
     return tuple(filter(None, found))
 
 
 def find_links(text: str) -> tuple[str, ...]:
-    """Return pip's options for the pages of wheels that a document's pip lines name, without PyTorch's own."""
+    """Return pip's --find-links options in a document's pip lines, without PyTorch's own pages."""
     lines = (line for block in code_blocks(text) for line in logical_lines(block))
     stated = (
         pair for line in lines for match in _INSTALL.finditer(line) for pair in INDEX_OPTION.findall(match[1])
@@ -138,13 +139,13 @@ def find_links(text: str) -> tuple[str, ...]:
 
 
 def installed_by_apt(text: str) -> tuple[str, ...]:
-    """Return the Debian packages in the apt lines of a document, in order, without drivers and the like."""
+    """Return the Debian packages in a document's apt lines, in order, without those for the machine (drivers, ...)."""
     found = dict.fromkeys(_arguments(text, _APT, _APT_VALUES))
     return tuple(name for name in found if DEBIAN_PACKAGE.fullmatch(name) and not _OF_MACHINE.fullmatch(name))
 
 
 def _arguments(text: str, command: re.Pattern[str], values: set[str]) -> Iterator[str]:
-    """Yield the arguments of a document's install lines, without options and their values, except `-e git+URL`."""
+    """Yield the arguments of a document's install lines without options and their values; keep `-e git+URL`."""
     for block in code_blocks(text):
         for line in (re.sub(r"(?:^|\s)#.*", "", each) for each in logical_lines(block)):
             if "<" in line and ">" not in line.split("<")[0] and re.search(r"<[\w -]+>", line):
@@ -178,7 +179,7 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
                 yield "\n".join(block)
             block, fence, language = [], match[1][:3], match[2]
             continue
-        # An indented block; in Markdown only after a blank line or a heading, indented by four columns or a tab.
+        # An indented block. In Markdown: four columns or a tab, after a blank line or a heading.
         indented = bool(re.match(r"(?: {4}|\t)", line)) or (is_rst and line.startswith("  "))
         if indented and (blank_before or block):
             block.append(line.strip())
@@ -194,7 +195,7 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
 
 
 def _commands(block: list[str], language: str) -> Iterator[str]:
-    """Yield a fenced block if it is shell; a block marked as Python may contain the command `python train.py`."""
+    """Yield a fenced block if it is shell; in a block marked as Python, only a command such as `python train.py`."""
     if language.lower() in _SHELL_LANGUAGES or (
         language.lower() in {"python", "py"} and _STARTS_PYTHON.match("\n".join(block))
     ):

@@ -1,4 +1,4 @@
-"""Infer the role of a program or task from its name."""
+"""Tell the role of a program or task from its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLES = (
 
 
 def role_of(path: str) -> str:
-    """Return the role in a program's name: `train`, `app`, `main`, `infer`, `demo`, `tool` or `other`."""
+    """Return the role that a program's name suggests: `train`, `app`, `main`, `infer`, `demo`, `tool` or `other`."""
     stem = path.rsplit("/", 1)[-1].rsplit(".", 1)[0] if path.endswith(".py") else path.rsplit(".", 1)[-1]
     if stem == "__main__" and "/" in path:
         stem = parent(path).rsplit("/", 1)[-1] + "_main"
@@ -32,7 +32,7 @@ def role_of(path: str) -> str:
     roles = [
         next((role for role, pattern in _ROLES if pattern.fullmatch(word)), "other") for word in name_parts
     ]
-    # "train" counts anywhere in a name (train_dataset, main_pretrain); otherwise the first or last word is the verb.
+    # "train" counts anywhere (train_dataset, main_pretrain); other roles only in the first or last word, the verb.
     if "train" in roles:
         return "train"
     if re.fullmatch(r"(?:run_\w+|main_\w+)", stem.lower()) and "infer" not in roles and "tool" not in roles:

@@ -1,1 +1,1 @@
-"""Detect the Python of a repository: its version, its dependencies and their manager, and its source files."""
+"""Detect a repository's Python version, dependencies, package manager and source files."""

@@ -1,4 +1,4 @@
-"""Read conda environment files, with names and pins translated for pip, and MLflow's Python environments."""
+"""Read conda environment files, translating names and pins for pip; and MLflow's Python environments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CONDA_NAMES = {
 
 
 def read_conda(tree: Tree, path: str) -> DependencyFile | None:
-    """Return a conda environment file, None if it is broken or not an environment."""
+    """Return the content of a conda environment file; None if it is broken or not such a file."""
     document = _load(tree, path)
     items = document.get("dependencies")
     if not isinstance(items, list):
@@ -78,17 +78,17 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
 
 
 def conda_requirement(text: str, source: str) -> Wanted | None:
-    """Parse a package as conda writes it, such as `pytorch=1.13` or `conda-forge::numpy >=1.2`; None for other text."""
+    """Parse a package in conda's syntax, such as `pytorch=1.13` or `conda-forge::numpy >=1.2`; None for other text."""
     match = re.match(r"(?:[\w.-]+::)?([A-Za-z_][\w.-]*)\s*(.*)", text)
     if not match:
         return None
-    # The third part of a conda pin is the build string.
+    # The third part of a conda pin (`name=version=build`) is the build string.
     spec = conda_spec(re.sub(r"^(=[^=<>!~]+)=.*$", r"\1", match[2].strip()))
     return Wanted(name=conda_name(match[1]), spec=spec, source=source, url=_cuda_of_build(text))
 
 
 def read_python_env(tree: Tree, path: str) -> DependencyFile:
-    """Return a `python_env.yaml` of an MLproject: a version of Python, and lines for pip (MLflow docs, "MLproject")."""
+    """Return an MLproject's `python_env.yaml`: a Python version, and pip lines (MLflow docs, "MLproject")."""
     document = _load(tree, path)
     python = document.get("python")
     return replace(
@@ -99,7 +99,7 @@ def read_python_env(tree: Tree, path: str) -> DependencyFile:
 
 
 def _load(tree: Tree, path: str) -> dict[str, Value]:
-    """Return the mapping in a YAML file; empty if it has none. A broken file is recorded as a problem."""
+    """Return the mapping in a YAML file, empty if it has none; record a broken file as a problem."""
     try:
         return table(load_yaml(tree.text(path)))
     except (YAMLError, ValueError, RecursionError) as error:
@@ -108,13 +108,13 @@ def _load(tree: Tree, path: str) -> dict[str, Value]:
 
 
 def _cuda_of_build(item: str) -> str | None:
-    """Return `cuda:11.3` for a conda build string such as `py3.8_cuda11.3_cudnn8.2.0_0`, None without one."""
+    """Return `cuda:11.3` for a conda build string such as `py3.8_cuda11.3_cudnn8.2.0_0`; None without a CUDA."""
     match = re.search(r"=[\w.]*cuda_?(\d{2})\.?(\d)", item)
     return f"cuda:{match[1]}.{match[2]}" if match else None
 
 
 def conda_spec(spec: str) -> str:
-    """Translate conda's `=1.9` (any 1.9) and `1.9.*` to pip's specifiers."""
+    """Translate conda's `=1.9` (any 1.9) and `1.9.*` to a specifier for pip."""
     spec = spec.replace(" ", "").split("|")[0]
     if match := re.fullmatch(r"={0,2}([\d.]+)(\.?\*)?", spec):
         version = match[1].rstrip(".")
@@ -123,5 +123,5 @@ def conda_spec(spec: str) -> str:
 
 
 def conda_name(name: str) -> str:
-    """Return pip's name of a conda package."""
+    """Return the name that pip uses for a conda package."""
     return _CONDA_NAMES.get(name.lower(), canonicalize_name(name))

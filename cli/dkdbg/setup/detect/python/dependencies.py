@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _USUAL_CONDA = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
-#: Maximum YAML files with unusual names to check for conda environments; maximum characters of all environments to
-#: parse.
+#: Maximum YAML files with unusual names to check for conda environments; maximum characters of all conda environments.
 _MAX_UNUSUAL, _MAX_CONDA_CHARS = 100, 300_000
 REQUIREMENT_FILES = re.compile(
     r"(?:pip[-_])?requirements?(?:[-_.][\w.-]+)?\.(?:txt|in)|[\w.-]*[-_.]requirements\.txt"
 )
-#: Requirement files that are not for running the program on Linux.
+#: Names of requirements files that are not for running the program on Linux.
 _SIDE_FILES = re.compile(
     r"dev|test|doc|lint|ci\b|style|quality|build|windows|macos|mac_|darwin|rocm|ipex|xpu|runpod|colab|optional|extra|npu|amd|"
     r"example|tensorboard|notebook|lock",
@@ -37,7 +36,7 @@ _SIDE_FILES = re.compile(
 
 
 def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
-    """Return every dependency file of the repository, without third-party code, shallow ones first."""
+    """Return all dependency files of the repository except third-party code, those near the root first."""
     found: list[DependencyFile] = []
     yaml = tree.matching(re.compile(r".*\.ya?ml"))
     unusual = [path for path in yaml if path.count("/") < 2 and not path.startswith(".")][:_MAX_UNUSUAL]
@@ -57,7 +56,7 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
                 )
             if conda is not None:
                 found.append(conda)
-        elif name in {"python_env.yaml", "python_env.yml"}:  # after conda, whose files may have this name too
+        elif name in {"python_env.yaml", "python_env.yml"}:  # conda's files may have this name, too
             found.append(read_python_env(tree, path))
         elif REQUIREMENT_FILES.fullmatch(name) or (
             parent(path).rsplit("/", 1)[-1] == "requirements" and name.endswith((".txt", ".in"))
@@ -67,24 +66,24 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
 
 
 def _is_conda(text: str) -> bool:
-    """Return whether a YAML file is a conda environment, by its content."""
+    """Return whether a YAML file is a conda environment, by its keys."""
     return all(f"\n{key}:" in f"\n{text}" for key in ("channels", "dependencies"))
 
 
 def named_in(files: Sequence[DependencyFile]) -> dict[str, str]:
-    """Return distribution -> the first place, as text, at which a dependency file names it."""
+    """Return distribution -> the first place (as text) where a dependency file names it."""
     stated = [item for file in files if file.kind != "lock" for item in file.wanted]
     return {item.name: item.source for item in reversed(stated)}
 
 
 def is_side_file(path: str) -> bool:
-    """Return whether a requirements file is for tests, another platform or similar, by its name."""
+    """Return whether a requirements file is for tests, another platform or similar, judging by its name."""
     name = path.rsplit("/", 1)[-1]
     return bool(_SIDE_FILES.search(name)) or bool(re.search(r"(?:^|/)(?:tests?|docs?)/", path))
 
 
 def read_setup_py(tree: Tree, path: str) -> DependencyFile:
-    """Return the content of a setup.py: the arguments of its `setup()` call, read without running it."""
+    """Return the arguments of the `setup()` call in a setup.py, read without running it."""
     try:
         module = parsed(tree.text(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -101,7 +100,7 @@ def read_setup_py(tree: Tree, path: str) -> DependencyFile:
                 call = node
     arguments = {word.arg: word.value for word in call.keywords if word.arg} if call else {}
     for word in call.keywords if call else ():
-        # `setup(**settings)`
+        # `setup(**settings)`: read the dict `settings`.
         if (
             word.arg is None
             and isinstance(word.value, ast.Name)
@@ -137,13 +136,13 @@ def read_setup_py(tree: Tree, path: str) -> DependencyFile:
         scripts=tuple(_script_lines(lines)),
         extras=tuple(str(key) for key in extras),
         name=name if isinstance(name, str) else None,
-        # A setup.py without setup() is the project's own installer.
+        # Without a `setup()` call it is an installation script of the project's own.
         tables=("setup",) if call else (),
     )
 
 
 def _literal(node: ast.expr | None, values: dict[str, ast.expr], depth: int = 0) -> Value:
-    """Return the literal parts of an expression: names are resolved, unknown parts left out."""
+    """Return the literal parts of an expression: names are resolved, and parts that are not literals left out."""
     if node is None or depth > 6:
         return None
     if isinstance(node, ast.Name):
@@ -162,7 +161,7 @@ def _literal(node: ast.expr | None, values: dict[str, ast.expr], depth: int = 0)
             if key is not None
         }
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        # `deps["torch"]` from a list of all pins by name: the pattern of Hugging Face's setup.py.
+        # `deps["torch"]` from a table of all pins, as in Hugging Face's setup.py.
         pins = _literal(values.get("_deps") or values.get("deps"), values, depth + 1)
         wanted = canonicalize_name(str(node.slice.value))
         named = [
@@ -185,7 +184,7 @@ def _script_lines(lines: Value) -> Iterator[tuple[str, str]]:
 
 
 def read_setup_cfg(tree: Tree, path: str) -> DependencyFile:
-    """Return the declarative metadata of a setup.cfg."""
+    """Return the metadata in a setup.cfg."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(tree.text(path))
@@ -206,7 +205,7 @@ def read_setup_cfg(tree: Tree, path: str) -> DependencyFile:
     )
 
 
-#: Reader of each file with a fixed name.
+#: Name of a dependency file -> its reader.
 _READERS: dict[str, Callable[[Tree, str], DependencyFile]] = {
     "pyproject.toml": read_pyproject,
     "setup.py": read_setup_py,

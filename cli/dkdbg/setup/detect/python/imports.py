@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.files import Tree
 
-#: Import name -> distribution, where the two differ.
+#: Module -> distribution, if the names differ.
 _DISTRIBUTIONS = {
     "cv2": "opencv-python", "PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn", "skimage": "scikit-image",
     "bs4": "beautifulsoup4", "dotenv": "python-dotenv", "dateutil": "python-dateutil", "attr": "attrs", "OpenGL": "pyopengl",
@@ -30,7 +30,7 @@ _DISTRIBUTIONS = {
     "lpips": "lpips", "pycocotools": "pycocotools", "torch_geometric": "torch-geometric", "torch_scatter": "torch-scatter",
     "pkg_resources": "setuptools", "community": "python-louvain", "wx": "wxpython", "gi": "pygobject", "soundfile": "soundfile",
 }  # fmt: skip
-#: Modules that are only in special images, in editors, or in hosted notebooks.
+#: Modules that exist only in special images, editors or hosted notebooks.
 _NOT_ON_PYPI = {
     "rospy",
     "rclpy",
@@ -48,19 +48,19 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:import[ \t]+([A-Za-z_][\w.]*(?:[ \t]*,[ \t]*[A-Za-z_][\w.]*)*)|from[ \t]+([A-Za-z_][\w.]*)[ \t]+import)",
     re.MULTILINE,
 )
-#: A `try` whose failure the program survives, up to its `except`.
+#: A `try` block, up to an `except` after which the program continues.
 _SURVIVED = re.compile(
     r"^([ \t]{0,16})try:[^\n]*\n(?:\1[ \t]+\S[^\n]*\n|[ \t]*\n)+?(?=\1except\b[^\n]*:(?!\s*(?:raise|(?:sys\.)?exit)\b))",
     re.MULTILINE,
 )
-#: Distributions that others, above all torch and transformers, usually install as dependencies.
+#: Distributions that usually come as dependencies of others, above all of torch and transformers.
 _COMES_ALONG = {
     "absl-py", "aiohttp", "attrs", "click", "einops", "filelock", "fsspec", "grpcio", "httpx", "huggingface-hub", "jinja2", "joblib",
     "markdown", "networkx", "numpy", "packaging", "pandas", "pillow", "protobuf", "psutil", "pydantic", "python-dateutil", "pyyaml",
     "regex", "requests", "rich", "safetensors", "scipy", "setuptools", "six", "starlette", "sympy", "tensorboard", "tokenizers", "torch",
     "tqdm", "typing-extensions", "urllib3", "omegaconf", "jaxlib", "jax", "ipython",
 }  # fmt: skip
-#: Modules of Python 2 or of installers, and modules with another name on the index.
+#: Modules of Python 2 or of installers, and modules whose distribution has another name.
 _OLD_MODULES = {
     "cPickle",
     "urllib2",
@@ -81,36 +81,36 @@ _OLD_MODULES = {
     "decord",
 }
 _MAX_FILES = 600
-#: Suffixes of importable files, including built ones.
+#: Suffixes of importable files, including compiled ones.
 _MODULES = (".py", ".pyx", ".so", ".pyd")
 _MAX_NOTEBOOKS = 40
 
 
 def third_party(tree: Tree, files: tuple[str, ...], *, optional: bool = True) -> tuple[str, ...]:
-    """Return the top names of third-party modules that the Python files import, in order of first use.
+    """Return the top-level names of third-party modules that Python files import, in order of first use.
 
     Args:
-        optional: whether imports count whose failure the program catches.
+        optional: whether to include imports whose failure the program catches.
     """
     texts = (tree.text(path) for path in files[:_MAX_FILES] if not is_vendored(path))
     return _third_party(tree, texts if optional else (_SURVIVED.sub("", text) for text in texts))
 
 
 def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the top names of third-party modules that a program of (path, text) imports at module level.
+    """Return the top-level names of third-party modules that a program, given as (path, text), imports at module level.
 
-    Imports in a `try`, an `if` or a `def` do not count: they may be optional.
+    Imports inside a `try`, an `if` or a `def` do not count, because they may be optional.
     """
     lines = (line for _, text in program for line in text.splitlines())
     return _third_party(tree, (line for line in lines if line[:1] in {"i", "f"}))
 
 
 def notebook_code(tree: Tree, path: str) -> str:
-    """Return the code of a notebook's cells without their outputs, empty if it cannot be read."""
+    """Return the code of a notebook's cells without outputs; empty if the notebook cannot be read."""
     try:
         document: Any = json.loads(tree.text(path))
     except (ValueError, RecursionError):
-        # The text was probably cut off by the size limit: take the lines that look like imports.
+        # The size limit has probably cut the text: take the lines that look like imports.
         return "\n".join(re.findall(r'^[ \t]*"((?:import|from) [^"\\]+)', tree.text(path), re.MULTILINE))
     cells = document.get("cells") if isinstance(document, dict) else None
     parts: list[str] = []
@@ -122,13 +122,13 @@ def notebook_code(tree: Tree, path: str) -> str:
 
 
 def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return (path, `python 3.N`) for the Pythons that last ran notebooks with pinned installs, by their metadata.
+    """Return (path, `python 3.N`) of notebooks with pinned installs: the Python on which they last ran.
 
-    The pinned releases have wheels for that Python. Notebooks without pins are skipped.
+    The pinned releases have wheels for that Python. Notebooks without pins are ignored.
     """
     found: dict[str, list[str]] = {}
     for path in notebooks[:_MAX_NOTEBOOKS]:
-        # The metadata may be before or after the cells.
+        # The metadata may come before or after the cells.
         text = tree.text(path)
         if not re.search(r"pip3? install\b[^\n]*==", text):
             continue
@@ -141,17 +141,17 @@ def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, 
 
 
 def notebook_imports(tree: Tree, notebooks: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the top names of third-party modules that notebooks import."""
+    """Return the top-level names of third-party modules that notebooks import."""
     return _third_party(tree, (notebook_code(tree, path) for path in notebooks[:_MAX_NOTEBOOKS]))
 
 
 def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the distributions that contain the modules."""
+    """Return the names of the distributions that provide these modules."""
     kept = (name for name in names if name not in _NOT_ON_PYPI)
     return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
 
 
-#: Common distributions whose module has the distribution's name.
+#: Common distributions whose module has the same name.
 _SAME_NAME = {
     "accelerate", "albumentations", "ale-py", "anthropic", "bitsandbytes", "boto3", "catboost", "celery", "chex",
     "colorama", "configargparse", "cvxpy", "dask", "datasets", "deepspeed", "dgl", "diffusers", "dill", "django",
@@ -170,17 +170,17 @@ _SAME_NAME = {
 
 
 def is_known(module: str) -> bool:
-    """Return whether the distribution of a module is known, and not guessed from the module's name."""
+    """Return whether the distribution of a module is known, instead of guessed from the module's name."""
     return module in _DISTRIBUTIONS or canonicalize_name(module) in _COMES_ALONG | _SAME_NAME
 
 
 def unnamed(modules: tuple[str, ...], named: Iterable[str], written: str) -> tuple[str, ...]:
-    """Return the distributions of undeclared modules, without those that usually come as dependencies.
+    """Return the distributions of imported modules that no file declares and no other distribution usually brings.
 
     Args:
         named: declared distributions.
-        written: the dependency files' text: names of distributions often contain the module's (`grpcio`, `pyopenssl`,
-            `apache-airflow`, `git+https://.../CLIP`).
+        written: text of the dependency files, in which a distribution's name often contains the module's (`grpcio`,
+            `pyopenssl`, `apache-airflow`, `git+https://.../CLIP`).
     """
     known = {_stem(name) for name in (*_COMES_ALONG, *named)}
     text = _letters(written)
@@ -198,7 +198,7 @@ def _letters(name: str) -> str:
 
 
 def _stem(distribution: str) -> str:
-    """Return the common name of variants such as `opencv-python-headless` and `pytorch-lightning`."""
+    """Return the name that variants share, such as opencv for `opencv-python-headless`."""
     return re.sub(
         r"^(?:pytorch|python)-|-(?:headless|binary|cpu|gpu|core|python)\b.*$",
         "",
@@ -207,11 +207,11 @@ def _stem(distribution: str) -> str:
 
 
 def own_names(tree: Tree) -> frozenset[str]:
-    """Return the names of all modules, folders and links of a repository: each may be importable from some folder.
+    """Return the names of a repository's modules, folders and links, each of which may be importable from some folder.
 
-    A link may be a package, while an unrelated package has its name on the index. A link or folder that is named like a
-    known distribution (`datasets`, `accelerate`) usually has data or examples, and counts only if it is a package: it
-    has an `__init__.py`, or it has modules and lies in the root or in a folder with modules.
+    A link may be a package although an unrelated one has its name on PyPI. A link or folder with the name of a known
+    distribution (`datasets`, `accelerate`) usually holds data or examples. It counts only if it is a package: if it has
+    an `__init__.py`, or if it has modules and is in the root or beside modules.
     """
     modules = [path for path in (*tree.files, *tree.links) if path.endswith(_MODULES)]
     names = {path.rsplit("/", 1)[-1].split(".")[0] for path in modules}
@@ -233,7 +233,7 @@ def _third_party(tree: Tree, texts: Iterable[str]) -> tuple[str, ...]:
     imports = (match[1] or match[2] for text in texts for match in _IMPORT.finditer(text))
     for dotted in (dotted for each in imports for dotted in re.split(r"\s*,\s*", each)):
         name = dotted.split(".")[0]
-        # torch contains this wrapper, but not tensorboard itself.
+        # This module of torch needs tensorboard, which torch does not install.
         if dotted.startswith("torch.utils.tensorboard"):
             found.setdefault("tensorboard")
         if name not in own and name not in sys.stdlib_module_names and not name.startswith("_"):

@@ -28,7 +28,7 @@ _LOCKS: dict[str, PackageManager] = {
     "Pipfile.lock": "pipenv",
     "pixi.lock": "pixi",
 }
-#: Names of requirements files, the most general first.
+#: Names of requirements files, the most general ones first.
 _MAIN_REQUIREMENTS = (
     "requirements.txt", "base.txt", "main.txt", "prod.txt", "common.txt", "default.txt", "requirement.txt",
 )  # fmt: skip
@@ -37,7 +37,7 @@ _README_REQUIREMENTS = re.compile(r"pip3? install[^\n]*?(?:-r|--requirement)[\s=
 _README_CONDA = re.compile(
     r"(?:conda|mamba|micromamba) (?:env )?(?:create|update)[^\n]*?(?:-f|--file)[\s=]+([\w./-]+\.ya?ml)"
 )
-#: A conda environment's plain name, without a component, a platform or a version.
+#: Plain name of a conda environment file, without component, platform or version.
 _PLAIN_CONDA = re.compile(r"(?:^|/)(?:conda[-_]?)?(?:env|environment)\.ya?ml$|(?:^|/)conda\.ya?ml$")
 _INSTALLS_PROJECT = re.compile(
     r"pip3? install\s[^\n]*(?:-e |--editable |[\s'\"]\.(?:\s|$|\[))|setup\.py (?:install|develop)|uv sync"
@@ -52,18 +52,18 @@ _USUAL_FOLDERS = (
     "requirements", "requirements/full", "docker", "env", "envs", "conda", "environment", "environments", "install", "configs",
     "src", "app", "backend", "server", "api", "code", "project",
 )  # fmt: skip
-#: Package managers that have no command of their own for a repository's packages.
+#: Package managers that cannot install a repository's own packages by a command of theirs.
 _WITHOUT_WORKSPACE = ("pip", "conda", "setuptools", "none")
 _BUILD_INSTALLS = re.compile(r"\b(?:pip3?|uv pip|conda|mamba|poetry|uv) (?:install|sync|add|env)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A package manager, its files in order, and their content.
+    """A package manager, and the files that it installs from, in order.
 
     Attributes:
-        read: the content of `files`, and that of the files of the packages in `local`, which are installed with them.
-        local: folders of the repository that are installed as packages; see `DependencyFile`.
+        read: content of `files`, and of the files of the packages in `local`, which are installed, too.
+        local: folders of the repository that are installed as packages (see `DependencyFile`).
     """
 
     manager: PackageManager
@@ -81,9 +81,9 @@ def _packages_in(folders: Sequence[str], files: Sequence[DependencyFile]) -> lis
 
 
 def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile], readme: str) -> Choice:
-    """Add the repository's own packages that the choice or the README installs, and their requirements.
+    """Add those of the repository's own packages that the choice or the README installs, and their requirements.
 
-    The result has no requirement for these packages, so pip does not look for them on an index.
+    Requirements for these packages are removed, so that pip does not look for them on an index.
     """
     named: dict[str, str] = {
         canonicalize_name(each.name): parent(each.path)
@@ -94,7 +94,7 @@ def with_local(tree: Tree, choice: Choice, files: Sequence[DependencyFile], read
     by_readme = local_folders(tree, ".", written if choice.manager in _WITHOUT_WORKSPACE else ())
     local: dict[str, None] = dict.fromkeys(by_readme)
     read = [*choice.read, *_packages_in(by_readme, [each for each in files if each not in choice.read])]
-    for file in read:  # `read` grows in this loop
+    for file in read:  # the loop appends to `read`
         for name in file.members:
             if name not in named:
                 tree.add_problem(
@@ -126,11 +126,12 @@ def choose_manager(
     """Choose the package manager.
 
     Args:
-        home: directory of the project to check first: the service's context, or the root.
-        entry: file of the program, whose folders may contain its requirements.
-        build: (path, context, RUN lines) of the Dockerfile in use, None if missing.
-        dockerfiles: the same triple for every Dockerfile.
-        in_readme: package manager of the README's install lines, used if there are no dependency files.
+        home: directory of the project to look in first: the service's context, or the root.
+        entry: file of the program; its folders may contain its requirements.
+        build: (path, context, RUN lines) of the Dockerfile in use; None if there is no Dockerfile.
+        dockerfiles: the same for all Dockerfiles.
+        readme: text of the README.
+        in_readme: package manager in the README's install lines, used without dependency files.
     """
     for directory in dict.fromkeys((home, ".")):
         found = _in_directory(tree, files, directory, readme)
@@ -142,7 +143,7 @@ def choose_manager(
         if found.manager == "setuptools":
             installs = _INSTALLS_PROJECT.search(readme)
             if stated := _named_in(tree, readme):
-                # `pip install -r sub/requirements.txt` in a README outweighs a setup.py that no document mentions.
+                # `pip install -r sub/requirements.txt` in the README outweighs a setup.py that no document mentions.
                 return found if installs else _of_requirements(stated, files)
             if by := _conda_named_in(files, readme, found):
                 return by
@@ -167,7 +168,7 @@ def choose_manager(
 
 
 def _installed_folders(readme: str) -> tuple[str, ...]:
-    """Return the folders of `cd` before `pip install .` in a README; they may begin with the repository's name."""
+    """Return the folders that a README enters (`cd`) before `pip install .`; they may begin with the project's name."""
     found = []
     for match in _GOES_AND_INSTALLS.finditer(readme):
         steps = match[1].strip("/").split("/")
@@ -181,13 +182,13 @@ def _of_requirements(paths: tuple[str, ...], files: Sequence[DependencyFile]) ->
 
 
 def _named_in(tree: Tree, readme: str) -> tuple[str, ...]:
-    """Return the first existing requirement file in the README's install lines."""
+    """Return the first requirements file in the README's install lines that exists."""
     names = (join(".", match[1]) for match in _README_REQUIREMENTS.finditer(readme))
     return next(((name,) for name in names if name is not None and tree.has(name)), ())
 
 
 def _conda_named_in(files: Sequence[DependencyFile], readme: str, project: Choice) -> Choice | None:
-    """Return the first conda environment, in any folder, that the README creates."""
+    """Return the first conda environment, in any folder, that the README tells to create."""
     names = [join(".", match[1]) for match in _README_CONDA.finditer(readme)]
     found = [file for name in names for file in files if file.kind == "conda" and file.path == name]
     own = tuple(file for file in project.read if file.kind != "conda")
@@ -195,7 +196,7 @@ def _conda_named_in(files: Sequence[DependencyFile], readme: str, project: Choic
 
 
 def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:
-    """Add the workspace member that contains the program if the root's project has no dependencies."""
+    """Add the uv workspace member that contains the program, if the root's project has no dependencies."""
     if any(file.wanted or file.local or file.members for file in choice.read if file.kind != "lock"):
         return choice
     for directory in _folders_of(entry):
@@ -282,9 +283,9 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
 def _as_locked(
     files: Sequence[DependencyFile], locks: Sequence[DependencyFile]
 ) -> tuple[DependencyFile, ...]:
-    """Return the files with the versions in the lock: pip installs from pixi.toml, but cannot read pixi's lock.
+    """Return the files with the locked versions, for pip, which reads pixi.toml but not pixi's lock file.
 
-    A local version (`2.7.1+cu126`) loses its local part, because the default index has no local versions.
+    Drop the local part of a version (`2.7.1+cu126`), because the default index has no local versions.
     """
     specs = {item.name: item.spec.partition("+")[0] for lock in locks for item in lock.wanted}
     return tuple(
@@ -300,7 +301,7 @@ def _as_locked(
 
 
 def _conda_files(files: Sequence[DependencyFile], readme: str) -> list[DependencyFile]:
-    """Return the conda environments, the most general first: by the README, then by a plain name."""
+    """Return the conda environments: those that the README names first, then those with a plain name."""
     named = [join(".", match[1]) for match in _README_CONDA.finditer(readme)]
     found = [file for file in files if not is_side_file(file.path)] or list(files)
     return sorted(found, key=lambda file: (file.path not in named, not _PLAIN_CONDA.search(file.path)))
@@ -323,9 +324,9 @@ def _has_requirements(files: Sequence[DependencyFile]) -> bool:
 
 
 def _main_requirements(files: Sequence[DependencyFile], readme: str) -> tuple[DependencyFile, ...]:
-    """Return the one file to install; empty if all files are for tests, other platforms or similar.
+    """Return the requirements file to install, as a tuple; empty if all are for tests, other platforms or similar.
 
-    It is the most general file; if the README installs only others, the most general of those.
+    It is the most general file, or the most general one that the README installs.
     """
 
     def order(file: DependencyFile) -> tuple[int, int, str]:
@@ -350,7 +351,7 @@ def _main_requirements(files: Sequence[DependencyFile], readme: str) -> tuple[De
 def _named_in_builds(
     tree: Tree, builds: Sequence[tuple[str, str, tuple[str, ...]]], entry: str | None
 ) -> tuple[str, ...]:
-    """Return the requirement files of the Dockerfile whose folder contains the program, else those of the first one."""
+    """Return the requirements files of the Dockerfile whose folder contains the program, otherwise of the first one."""
     best: tuple[int, tuple[str, ...]] | None = None
     for path, context, lines in builds:
         found: list[str] = []

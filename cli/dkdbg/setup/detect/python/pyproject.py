@@ -1,4 +1,4 @@
-"""Read pyproject.toml, Pipfile, and lock files."""
+"""Read pyproject.toml, pixi.toml, Pipfile and lock files."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 
-#: Entry of `DependencyFile.tables`: an NVIDIA driver is required.
+#: Entry in `DependencyFile.tables`: the project requires an NVIDIA driver.
 NEEDS_CUDA = "system-requirements.cuda"
-#: Entry of `DependencyFile.tables`: the project explicitly has no dependencies.
+#: Entry in `DependencyFile.tables`: the project declares that it has no dependencies.
 NEEDS_NOTHING = "dependencies = []"
-#: Values of environment-marker variables (PEP 508) in the image.
+#: Values of the variables in environment markers (PEP 508) for the image.
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
-#: Names of optional groups that usually contain what a program needs to run.
+#: Names of optional groups that usually hold requirements of programs.
 _FOR_PROGRAMS = re.compile(r"all$|full|main|base|core|run|cpu|gpu|cuda|cu\d|train|torch|jax|tensorflow|tf$")
 
 _ROOT = "pyproject.toml"
@@ -46,7 +46,7 @@ _CONDA_ALONE = re.compile(
 
 
 def read_toml(tree: Tree, path: str) -> dict[str, Value]:
-    """Return the content of a TOML file; empty if it is missing. Invalid TOML is recorded as a problem."""
+    """Return the content of a TOML file, empty if it is missing; record invalid TOML as a problem."""
     try:
         return table(load_toml(tree.text(path)))
     except (TOMLKitError, ValueError, RecursionError) as error:
@@ -55,7 +55,7 @@ def read_toml(tree: Tree, path: str) -> dict[str, Value]:
 
 
 def read_pyproject(tree: Tree, path: str) -> DependencyFile:
-    """Return the content of a pyproject.toml: PEP 621, poetry, uv, pdm and pixi tables; empty if it is not TOML."""
+    """Return the content of a pyproject.toml (tables of PEP 621, poetry, uv, pdm, pixi); empty if it is invalid."""
     document = read_toml(tree, path)
     project = table(document.get("project"))
     tool = table(document.get("tool"))
@@ -113,7 +113,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     }
     backend = table(document.get("build-system")).get("build-backend")
     tables = [name for name in ("poetry", "uv", "pixi", "hatch", "flit", "rye") if tool.get(name)]
-    # A table with only pdm-backend's keys is for the build; users of pdm also have scripts, sources or groups there.
+    # pdm as a mere build backend uses only these keys; a project that is installed by pdm has others.
     if set(table(tool.get("pdm"))) - {"build", "version", "distribution"}:
         tables.append("pdm")
     if project:
@@ -143,13 +143,13 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
 
 
 def read_pixi(tree: Tree, path: str) -> DependencyFile:
-    """Return the content of a pixi.toml, whose top level is `tool.pixi` of a pyproject.toml."""
+    """Return the content of a pixi.toml; its top level equals `tool.pixi` in a pyproject.toml."""
     document = read_toml(tree, path)
     wanted, python = _pixi_items(document, path)
     _warn_of_logins(tree, path)
     found = _from_sources(tree, path, wanted, (), [table(document.get("pypi-dependencies"))])
     about = table(document.get("workspace")) or table(document.get("project"))
-    # pixi installs nothing on a machine without the CUDA driver.
+    # With this entry, pixi refuses to install on a machine without a CUDA driver.
     needs = [NEEDS_CUDA] if table(document.get("system-requirements")).get("cuda") else []
     return DependencyFile(
         path=path, kind="pixi", **found, index_options=_index_options((), table(document.get("pypi-options"))),
@@ -159,7 +159,7 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
 
 
 def _warn_of_logins(tree: Tree, path: str) -> None:
-    """Record a problem if a file has URLs with credentials, which the generated Dockerfile leaves out."""
+    """Record a problem if a file has URLs with credentials, which the generated Dockerfile omits."""
     if re.search(r"https?://[^/\s\"']+@", tree.text(path), re.IGNORECASE):
         tree.add_problem(
             f"{path}: the Dockerfile of dkdbg init leaves out the user and password of a URL here, because they would stay readable in the image"
@@ -167,7 +167,7 @@ def _warn_of_logins(tree: Tree, path: str) -> None:
 
 
 def _workspace(tree: Tree, path: str) -> dict[str, Value]:
-    """Return the `tool.uv` table of the workspace root, which applies to every member; empty for the root itself.
+    """Return the `tool.uv` table of the workspace root, which applies to its members; empty for the root itself.
 
     Source: uv docs, "Using workspaces", workspace sources.
     """
@@ -180,13 +180,13 @@ def _workspace(tree: Tree, path: str) -> dict[str, Value]:
 
 
 def _source(value: Value) -> dict[str, Value]:
-    """Return the source of a dependency that applies to every installation on Linux; empty for the default index."""
+    """Return a dependency's source if it applies to every installation on Linux; empty for the default index."""
     listed = map(table, value if isinstance(value, list) else [value])
     return next((each for each in listed if _is_always(each)), {})
 
 
 class _Sourced(TypedDict):
-    """Fields of `DependencyFile` that depend on the sources of its requirements."""
+    """The fields of `DependencyFile` that depend on where its requirements come from."""
 
     wanted: tuple[Wanted, ...]
     local: tuple[str, ...]
@@ -202,15 +202,15 @@ def _from_sources(
     *,
     of_root: Mapping[str, Value] | None = None,
 ) -> _Sourced:
-    """Return the requirements, each with its VCS URL, archive or index; local folders are returned separately.
+    """Return the requirements, each with its VCS URL, archive or index; and the local folders separately.
 
     Sources: uv docs, "Dependency sources"; poetry docs, "Dependency specification"; pipenv docs, "Specifying
     Package Indexes"; pixi docs, "pypi-dependencies".
 
     Args:
-        indexes: the file's indexes, which the sources name.
-        sources: tables with a source for each name.
-        of_root: the sources of the workspace root; paths in them are relative to that root.
+        indexes: the file's package indexes, to which sources refer by name.
+        sources: tables of (name of a requirement -> its source).
+        of_root: sources of the workspace root; their paths are relative to that root.
     """
     own: dict[str, Value] = {
         canonicalize_name(name): value for each in sources for name, value in each.items()
@@ -246,10 +246,10 @@ def _from_sources(
 
 
 def _is_always(source: Mapping[str, Value]) -> bool:
-    """Return whether a source applies to every installation on Linux, whatever extras or groups the user chooses."""
+    """Return whether a source applies to every installation on Linux, with whatever extras and groups."""
     if {"extra", "group"} & set(source):
         return False
-    marker = source.get("marker") or source.get("markers")  # uv and pixi; poetry
+    marker = source.get("marker") or source.get("markers")  # the keys of uv and pixi, and of poetry
     try:
         return not marker or Marker(str(marker)).evaluate(_LINUX)
     except (ValueError, RecursionError):  # not a marker
@@ -257,11 +257,11 @@ def _is_always(source: Mapping[str, Value]) -> bool:
 
 
 def _index_options(indexes: Iterable[Mapping[str, Value]], *settings: Mapping[str, Value]) -> tuple[str, ...]:
-    """Return pip's options for the indexes that are not limited to certain requirements.
+    """Return pip's options for the indexes that serve all requirements.
 
     Args:
-        indexes: tables, each with the URL of an index; an index named pypi replaces PyPI (pdm).
-        settings: tables with keys that are named like pip's options.
+        indexes: tables with an index's URL each; an index called pypi replaces PyPI (pdm).
+        settings: tables with keys that have the names of pip's options.
     """
     default, further = "--index-url", "--extra-index-url"
     stated = [
@@ -277,9 +277,9 @@ def _index_options(indexes: Iterable[Mapping[str, Value]], *settings: Mapping[st
 
 
 def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[str]]:
-    """Return the requirements and Python specifiers in pixi's two dependency tables.
+    """Return the requirements and the Python specifiers in pixi's two tables of dependencies.
 
-    Both tables use conda's version syntax.
+    Both tables use conda's syntax for versions.
     """
     wanted, python = [], []
     listed = [*table(pixi.get("dependencies")).items(), *table(pixi.get("pypi-dependencies")).items()]
@@ -297,7 +297,7 @@ def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[s
 
 
 def _indexes(uv: Value, poetry: Value, tool: Value) -> Iterator[str]:
-    """Yield index URLs, those bound to torch first (uv `sources`)."""
+    """Yield the URLs of indexes, first those that serve torch (uv `sources`)."""
     listed = [item for item in elements(uv.get("index")) if isinstance(item, dict)]
     by_name = {str(item.get("name")): str(item.get("url", "")) for item in listed}
     bound = table(uv.get("sources")).get("torch")
@@ -313,7 +313,7 @@ def _indexes(uv: Value, poetry: Value, tool: Value) -> Iterator[str]:
 
 
 def _poetry_spec(value: Value) -> str:
-    """Translate poetry's `^1.2` and `~1.2` to specifiers (poetry docs, "Dependency specification")."""
+    """Translate poetry's `^1.2` and `~1.2` to specifiers for pip (poetry docs, "Dependency specification")."""
     if isinstance(value, list):
         return next(filter(None, map(_poetry_spec, value)), "")
     if isinstance(value, dict):
@@ -322,7 +322,7 @@ def _poetry_spec(value: Value) -> str:
 
 
 def _url(value: Mapping[str, Value]) -> str | None:
-    """Return the source of a dependency in a table, as pip writes it: `git+https://...@v1`; None for an index."""
+    """Return a dependency's source in pip's syntax, such as `git+https://...@v1`; None if it comes from an index."""
     reference = value.get("rev") or value.get("tag") or value.get("branch") or value.get("ref")
     git = f"git+{value.get('git')}{f'@{reference}' if reference else ''}" if value.get("git") else None
     folder = f"#subdirectory={value['subdirectory']}" if value.get("subdirectory") else ""
@@ -331,7 +331,7 @@ def _url(value: Mapping[str, Value]) -> str | None:
 
 
 def caret(text: str) -> str:
-    """Return a specifier for poetry's caret, tilde, wildcard and bare versions; keep others unchanged."""
+    """Return a specifier for poetry's caret, tilde, wildcard and bare versions; leave others unchanged."""
     text = text.strip()
     if text in {"*", ""}:
         return ""
@@ -371,12 +371,12 @@ def read_pipfile(tree: Tree, path: str) -> DependencyFile:
         **_from_sources(tree, path, wanted, indexes, [packages]),
         python=((f"=={python}.*", "requires.python_version"),) if python else (),
         indexes=tuple(str(each.get("url", "")) for each in indexes),
-        # Only the first index serves all packages; the others serve packages that name them.
+        # Only the first index serves all packages; another serves only packages that name it.
         index_options=_index_options([{**each, "default": True} for each in indexes[:1]]),
     )
 
 
-#: The folder of a local package in a uv.lock or poetry.lock.
+#: Folder of a local package in a uv.lock or poetry.lock.
 _LOCKED_FOLDER = re.compile(
     r"""^(?:source = \{ (?:editable|virtual|directory) =|\[package\.source\]\ntype = "directory"\nurl =) "([\w./-]+)\"""",
     re.MULTILINE,
@@ -384,7 +384,7 @@ _LOCKED_FOLDER = re.compile(
 
 
 def read_lock(tree: Tree, path: str) -> DependencyFile:
-    """Return names and versions in a lock file, read by pattern: a TOML parser takes seconds for 20 000 lines."""
+    """Return names and versions in a lock file, found by a pattern: a TOML parser needs seconds for 20,000 lines."""
     text = tree.text(path)
     if path.endswith("pixi.lock"):
         return _read_pixi_lock(text, path)
@@ -400,7 +400,7 @@ def read_lock(tree: Tree, path: str) -> DependencyFile:
     )
 
 
-#: A package in a pixi.lock: `.../linux-64/pytorch-2.10.0-cuda129_mkl_py314_h6_302.conda`,
+#: A package in a pixi.lock: `.../linux-64/pytorch-2.10.0-cuda129_mkl_py314_h6_302.conda`, or a wheel such as
 #: `.../torch-2.7.1-cp312-cp312-linux_x86_64.whl`.
 _LOCKED = re.compile(
     r"^[ \t]*- (?:conda|pypi): \S*/([A-Za-z0-9_.-]+?)-(\d[\w.+!%]*)(?:-\S*)?(?:\.conda|\.tar\.bz2|\.whl|\.tar\.gz)\s*$",
@@ -410,7 +410,7 @@ _LOCKED_CUDA = re.compile(r"/pytorch-[\d.]+-cuda(\d{2})(\d)_")
 
 
 def _read_pixi_lock(text: str, path: str) -> DependencyFile:
-    """Read the packages of the first environment for Linux, if the lock separates environments."""
+    """Return the packages for Linux in a pixi.lock; if it has several environments, those of the first."""
     part = re.search(r"^      linux-64:\n((?:      -.*\n|       .*\n)*)", text, re.MULTILINE)
     lines = part[1] if part else text
     wanted = [

@@ -1,4 +1,4 @@
-"""Classify a Python file by its syntax tree: program or module, frameworks, arguments."""
+"""Classify a Python file by its syntax tree: program or module, imports, arguments, server or not."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 _TRAIN = re.compile(
     r"\.backward\(|optimizer\.step\(|\.fit\(|Trainer\(|DataLoader\(|apply_gradients|GradientTape|train_step|\.train\(\)"
 )
-#: Statement at the first column that has an effect, in a text that cannot be parsed.
+#: A statement with an effect at the first column, in a text that cannot be parsed.
 _ACTS = re.compile(r"^(?:(?:for|while|with)\b|[A-Za-z_][\w.]*\()", re.MULTILINE)
-#: Calls that serve until the program ends. With a default port: Flask, Gradio, uvicorn, aiohttp, waitress, the
-#: standard library's servers. Without one: gRPC and RunPod.
+#: Calls that serve until the program ends. With a default port: Flask, Gradio, uvicorn, aiohttp, waitress and the
+#: standard library's servers; without one: gRPC and RunPod.
 _SERVES = re.compile(
     r"(app|application)\.run|(?:demo|app|iface|interface|ui|blocks)\.(launch)|(?:uvicorn\.run|web\.run_app|waitress\.serve|.+\.serve_forever)"
     r"|(.+\.wait_for_termination|runpod\.serverless\.start)"
 )
-#: Default port of `app.run()`, as in Flask; libraries with another default port; None for those that start no server.
+#: Default port of Flask's `app.run()`; library -> its default port, None if its `run()` starts no server.
 _APP_PORT = 5000
 _APP_PORTS = {"marimo": None, "modal": None, "dash": 8050, "sanic": 8000}
 _PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"}
@@ -27,18 +27,18 @@ _PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFact:
-    """Facts of one Python file.
+    """Facts about a Python file.
 
     Attributes:
-        has_guard: the file has an `if __name__ == "__main__"`.
-        runs: its top level does more than definitions, so that running the file has an effect.
-        required: required option strings and positionals.
-        parses_args: the file parses a command line.
-        trains: the file has calls of a training loop.
-        listens: port of a server that the file starts, 0 if unknown; None if it starts no server.
-        on_loopback: whether that server only accepts connections from its own machine.
-        imports: top-level names of the imported modules, wherever the file imports them.
-        error: `LINE: why` if the file cannot be parsed, else empty.
+        has_guard: whether it has an `if __name__ == "__main__"`.
+        runs: whether its top level does more than define things, so that running the file has an effect.
+        required: the options and positional arguments that its command line requires.
+        parses_args: whether it parses a command line.
+        trains: whether it calls functions that are typical of a training loop.
+        listens: port of the server that it starts, 0 if unknown; None if it starts no server.
+        on_loopback: whether that server accepts connections only from its own machine.
+        imports: top-level names of all modules that it imports anywhere.
+        error: `LINE: why` if the file cannot be parsed, otherwise empty.
     """
 
     has_guard: bool = False
@@ -53,10 +53,10 @@ class SourceFact:
 
 
 def parsed(text: str) -> ast.Module:
-    """Return the syntax tree of an untrusted file, without its warnings (such as those about invalid escapes).
+    """Return the syntax tree of an untrusted file, without printing its warnings, such as those on invalid escapes.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is not Python, or nested too deeply.
+        SyntaxError, ValueError, RecursionError, MemoryError: the text is not Python, or is nested too deeply.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -64,7 +64,7 @@ def parsed(text: str) -> ast.Module:
 
 
 def read_source(text: str) -> SourceFact:
-    """Return the facts of a Python file, from its text alone if it cannot be parsed (Python 2, a template)."""
+    """Return the facts of a Python file; judge a text that cannot be parsed (Python 2, a template) by patterns."""
     try:
         module = parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -106,15 +106,15 @@ def read_source(text: str) -> SourceFact:
 
 
 def _served(node: ast.Call) -> re.Match[str] | None:
-    """Return the match of a call that serves until the program ends, as in `app.run(port=8000)`; None for another call."""
+    """Return the match for a call that serves until the program ends, such as `app.run(port=8000)`; otherwise None."""
     match = _SERVES.fullmatch(ast.unparse(node.func)) if isinstance(node.func, ast.Attribute) else None
-    # absl's `app.run(main)` serves nothing.
+    # absl's `app.run(main)` is not a server.
     is_absl = match and match[1] and node.args and not isinstance(node.args[0], ast.Constant)
     return None if is_absl else match
 
 
 def _port(node: ast.Call, imports: set[str]) -> int | None:
-    """Return the port of a call that serves, 0 if unknown; None if `run()` of an imported library starts no server."""
+    """Return the port of a call that serves, 0 if unknown; None if the library behind `run()` starts no server."""
     match = _served(node)
     given = next((word.value for word in node.keywords if word.arg in {"port", "server_port"}), None)
     if isinstance(given, ast.Constant) and isinstance(given.value, int):
@@ -127,7 +127,7 @@ def _port(node: ast.Call, imports: set[str]) -> int | None:
 
 
 def _is_on_loopback(node: ast.Call) -> bool:
-    """Return whether a call that serves listens on loopback: by its address, or by default."""
+    """Return whether a call that serves listens only on loopback, by its address or by default."""
     named = next((word.value for word in node.keywords if word.arg in {"host", "server_name"}), None)
     if named is None and node.args and isinstance(node.args[0], ast.Constant):  # `app.run("0.0.0.0")`
         named = node.args[0]
@@ -150,7 +150,7 @@ def _acts(node: ast.stmt) -> bool:
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         called = node.value.func
-        # Such calls do not make a file a program: modules also set up logging, paths or warnings.
+        # Not the mark of a program: modules, too, set up logging, paths or warnings by such calls.
         dotted = ast.unparse(called)
         return not re.match(
             r"(?:logging|warnings|sys\.path|os\.environ|logger|load_dotenv|torch\.(?:set|backends)|\w+\.register)",

@@ -1,4 +1,4 @@
-"""Choose the Python minor version of a repository, from the strongest statement to the weakest."""
+"""Choose the Python minor version of a repository by the strongest statement about it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.python.requirements import DependencyFile
 
-#: Default without evidence: most current and many old packages have wheels for it.
+#: Python 3.N without evidence: most current and many old packages have wheels for it.
 DEFAULT = 11
-#: Minor numbers in the order of trial if the default does not fit.
+#: Minor versions to try, in this order, if the default does not fit.
 _ORDER = (11, 10, 12, 9, 8, 13, 7, 6, 14, 5)
-#: Oldest minor number with images and framework wheels.
+#: Oldest minor version for which there are images and wheels of frameworks.
 _OLDEST = 5
-#: Oldest minor number that debugpy and the agent support.
+#: Oldest minor version that debugpy and the agent support.
 _OLDEST_DEBUGGED = 8
 _MINOR = re.compile(r"\b3\.(\d{1,2})(?!\d)")
 _PROSE = re.compile(
@@ -31,15 +31,15 @@ _PROSE = re.compile(
 )
 _CI = re.compile(r"python[-_]version[\"']?\s*:\s*(\[[^\]]*\]|[^\n#]*)", re.IGNORECASE)
 
-#: Maximum statements of a file to read.
+#: Maximum constraints of a file to read.
 _MAX_SPECS = 100
-#: Assumed maximum patch number, above every released one.
+#: Higher than any released patch version.
 _MAX_PATCH = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A Python minor number and the place that states it; documents may state several."""
+    """A Python minor version, and the source that states it; documents may state several."""
 
     minor: int
     source: str
@@ -55,15 +55,15 @@ def read_python(
     documents: Iterable[tuple[str, str]],
     torch: str | None = None,
 ) -> tuple[PythonFact, tuple[Rival, ...]]:
-    """Return the Python minor version with its source, and rival versions with their sources.
+    """Return the Python version with its source, and other stated versions as rivals.
 
     Args:
-        images: (path, minor version) of the relevant Dockerfiles, the best first.
+        images: (path, version such as `3.11`) of the relevant Dockerfiles, the best first.
         pins: (path, text) of `.python-version` and `.tool-versions`.
-        files: installed dependency files, and those of the root.
+        files: the dependency files that are installed, and those of the root.
         workflows: (path, text) of CI definitions.
         documents: (path, text) of the README and similar.
-        torch: torch version to install, from any source; it decides if nothing else does.
+        torch: version of torch to install; it decides if nothing else does.
     """
     allowed = _allowed(files)
     every = (
@@ -81,7 +81,7 @@ def read_python(
         if not found or each in stated or each.minor >= _OLDEST_DEBUGGED:
             found.setdefault(each.minor, each)
     best, *others = found.values()
-    # A repository works with every version in its CI matrix, but not with every version that its documents mention.
+    # The repository works with all versions of a CI matrix, but not with all that its documents mention.
     in_doubt = best.in_prose
     return PythonFact(version=f"3.{best.minor}", source=best.source), tuple(
         Rival(
@@ -108,7 +108,7 @@ def _pinned(files: tuple[DependencyFile, ...]) -> Iterable[Statement]:
 
 def _in_prose(documents: Iterable[tuple[str, str]]) -> Iterable[Statement]:
     for path, text in documents:
-        # "Python 3.8+" is a lower bound, not the version in use.
+        # "Python 3.8+" is a lower bound, not the version to use.
         for match in _PROSE.finditer(text):
             before = text[max(0, match.start() - 4) : match.end()]
             if not match[2] and not re.search(r">=|≥|>", before):
@@ -116,7 +116,7 @@ def _in_prose(documents: Iterable[tuple[str, str]]) -> Iterable[Statement]:
 
 
 def _in_workflows(workflows: Iterable[tuple[str, str]]) -> Iterable[Statement]:
-    """Yield the versions in CI: those of a matrix, nearest to the default first, then the others by frequency."""
+    """Yield the versions in CI: first those of a matrix, the nearest to the default first; then others by frequency."""
     single: list[Statement] = []
     matrix: list[Statement] = []
     for path, text in workflows:
@@ -132,7 +132,7 @@ def _in_workflows(workflows: Iterable[tuple[str, str]]) -> Iterable[Statement]:
 
 
 def _allowed(files: tuple[DependencyFile, ...]) -> tuple[int, ...]:
-    """Return the minor numbers that all constraints allow; a constraint that excludes all of them is ignored."""
+    """Return the minor versions that all constraints allow; ignore a constraint that would leave none."""
     allowed = set(range(_OLDEST, 16))
     for file in files:
         for spec, _ in file.python[:_MAX_SPECS]:

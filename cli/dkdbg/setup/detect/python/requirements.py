@@ -1,4 +1,4 @@
-"""Read requirements as pip does: a line, a file, and included files."""
+"""Read requirements as pip does: single lines, files, and the files that these include."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INDEX_OPTION = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links)[\s=]+(\S+)")
 INCLUDE_OPTION = re.compile(r"(?:-r|--requirement)[\s=]*(\S+)")
-#: Prefix `- ` of a pip line in a conda environment.
+#: Beginning `- ` of a pip line in a conda environment file.
 _ITEM = r"^(?:[ \t]*-[ \t]+[\x22\x27]?)?"
 _REFERENCE = re.compile(_ITEM + r"(?:-r|--requirement|-c|--constraint)[ \t=]*([^\s\x22\x27]+)", re.MULTILINE)
 _INSTALLS_ITSELF = re.compile(
@@ -29,24 +29,24 @@ _INSTALLS_ITSELF = re.compile(
     re.MULTILINE,
 )
 _KINDS = (".txt", ".in", ".yml", ".yaml")
-#: A folder in a requirements file: a word after -e, or a word with a slash.
+#: A folder in a requirements file: the word after -e, or a word with a slash.
 _FOLDER = re.compile(r"(?:(-e|--editable)[ \t=]*)?([\w./-]+)(?:\[[\w,-]+\])?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A requirement as stated in a file.
+    """A requirement, as a file states it.
 
     Attributes:
-        name: canonical distribution name.
-        spec: version specifiers, such as `>=2.0,<3`, empty when unpinned.
-        url: text after `@`, or a whole VCS line; None without either.
-        index: URL of the only index to install it from; None for pip's configured indexes.
+        name: canonical name of the distribution.
+        spec: version specifiers, such as `>=2.0,<3`; empty if any version will do.
+        url: the text after `@`, or a whole VCS line; None without either.
+        index: URL of the only index to install it from; None for the indexes that pip uses.
         extras: extras of the distribution, as in `ray[default]`.
-        marker: environment marker, empty without.
-        source: file (and line).
-        extra: the project's extra or group that contains it; None if always installed.
-        is_named: whether the source states the name; a VCS line without `#egg=` gets the name of its repository.
+        marker: environment marker; empty without one.
+        source: file, perhaps with the line.
+        extra: the project's extra or group with this requirement; None if it is always installed.
+        is_named: whether the file states the name; a VCS line without `#egg=` gets its repository's name.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Wanted:
 
     @property
     def requirement(self) -> str:
-        """Return the requirement as an argument of pip: only the URL if the name is a guess, which pip may reject."""
+        """Return the requirement as an argument for pip; only the URL if the name is a guess, which pip may reject."""
         if self.url and not self.is_named:
             return without_login(self.url)
         name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
@@ -71,22 +71,22 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class DependencyFile:
-    """Content of a dependency file.
+    """The content of a dependency file.
 
     Attributes:
         path: relative to the root.
         kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `python_env`, `pixi`, `Pipfile`, `lock`.
-        wanted: its requirements, with those of included files.
-        python: (specifier, key) pairs of Python constraints.
-        indexes: package index URLs.
-        index_options: options of pip for the indexes that are not limited to certain requirements.
-        scripts: (name, `module:function`) of console scripts.
+        wanted: its requirements, and those of files that it includes.
+        python: (specifier, key) of each constraint on Python.
+        indexes: URLs of package indexes.
+        index_options: pip's options for the indexes that serve all requirements.
+        scripts: (name, `module:function`) of each console script.
         extras: names of optional groups.
-        name: project or environment name, None if missing.
-        tables: managers' tables in a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
-        backend: build backend of a pyproject, None if missing.
-        local: folders of the repository that it installs as packages, relative to the root, without the root itself.
-        members: names of packages of the repository that it takes from the workspace.
+        name: name of the project or environment; None if missing.
+        tables: tables of package managers in a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
+        backend: build backend of a pyproject; None if missing.
+        local: folders of the repository that it installs as packages, relative to the root; never the root itself.
+        members: names of the repository's packages that it takes from the workspace.
     """
 
     path: str
@@ -105,7 +105,7 @@ class DependencyFile:
 
 
 def local_folders(tree: Tree, path: str, written: Iterable[str]) -> tuple[str, ...]:
-    """Return, relative to the root, the folders `written` in the dependency file `path` that are packages here."""
+    """Return those folders, `written` in the dependency file `path`, that are packages here; relative to the root."""
     found = (join(parent(path), each) for each in written)
     return tuple(
         dict.fromkeys(
@@ -117,18 +117,18 @@ def local_folders(tree: Tree, path: str, written: Iterable[str]) -> tuple[str, .
 
 
 def folder_in(line: str) -> tuple[str, ...]:
-    """Return (folder,), as written, for a line of pip that installs a folder; else ()."""
+    """Return (folder,), as written, for a pip line that installs a folder; otherwise ()."""
     found = _FOLDER.fullmatch(line)
     return (found[2],) if found and (found[1] or "/" in found[2]) else ()
 
 
 def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
-    """Return a pip requirements file, merged with the files that it includes by `-r`."""
+    """Return the content of a pip requirements file and the files that it includes by `-r`."""
     return of_lines(tree, path, re.sub(r"\\\n", " ", tree.text(path)).split("\n"), _depth)
 
 
 def of_lines(tree: Tree, path: str, lines: Iterable[str], _depth: int = 0) -> DependencyFile:
-    """Return the content of a dependency file that has these lines of pip's requirements format."""
+    """Return the content of a dependency file with these lines, which are in the format of requirements files."""
     wanted: list[Wanted] = []
     indexes: list[str] = []
     options: list[str] = []
@@ -165,9 +165,9 @@ def of_lines(tree: Tree, path: str, lines: Iterable[str], _depth: int = 0) -> De
 
 
 def options_of(stated: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
-    """Return pip's index options as argv words, without PyPI, folders, and PyTorch's own indexes.
+    """Return pip's index options as words, without PyPI, local folders and PyTorch's own indexes.
 
-    PyTorch's index is chosen by CUDA.
+    PyTorch's index is chosen by the CUDA version.
     """
     return tuple(
         word
@@ -178,12 +178,12 @@ def options_of(stated: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
 
 
 def without_login(url: str) -> str:
-    """Return an address without the user and password in it, which would stay in a Dockerfile and its image."""
+    """Return a URL without user and password, which would otherwise stay in the Dockerfile and its image."""
     return re.sub(r"^((?:\w+\+)?https?://)[^/\s]*@", r"\1", url, flags=re.IGNORECASE)
 
 
 def parse_requirement(text: str, source: str, extra: str | None = None) -> Wanted | None:
-    """Parse a requirement line (PEP 508, or `-e git+URL`); None for options, paths, broken lines and other systems."""
+    """Parse a requirement (PEP 508 or `-e git+URL`); None for options, paths, invalid lines, and other platforms."""
     text = re.sub(r"\s+--(?:hash|config-settings|global-option)\S*.*$", "", text).strip()
     text = re.sub(r"^(?:-e|--editable)\s+", "", text)
     if match := re.match(r"(?:git|hg|svn)\+\S+", text):
@@ -229,14 +229,14 @@ def parse_requirement(text: str, source: str, extra: str | None = None) -> Wante
 
 
 def items_of(values: Value, source: str, extra: str | None = None) -> Iterator[Wanted]:
-    """Yield the requirements of a list of strings, and skip other items."""
+    """Yield the requirements in a list of strings; ignore other items."""
     for value in values if isinstance(values, (list, tuple)) else ():
         if isinstance(value, str) and (item := parse_requirement(value, source, extra)):
             yield item
 
 
 def included_files(tree: Tree, files: Iterable[str]) -> tuple[str, ...]:
-    """Return the files that pip needs besides `files`, relative to the root, in the order of reading.
+    """Return the files that pip needs besides `files`, relative to the root, in the order in which pip reads them.
 
     Source: pip's requirements file format; a path is relative to the file that contains it.
     """

@@ -1,4 +1,4 @@
-"""List Debian packages that Python distributions need besides their wheels, at run time and for a build."""
+"""List the Debian packages that Python distributions need, at run time and to be built."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.python.requirements import Wanted
 
-#: Debian packages at run time (names of bookworm; trixie and Ubuntu 24.04 have them as aliases) -> distributions.
+#: Debian packages at run time (names in bookworm, aliases in trixie and Ubuntu 24.04) -> distributions.
 _RUN = {
     "libgl1 libglib2.0-0": "opencv-python opencv-contrib-python mediapipe easyocr ultralytics insightface pygame",
     "libgl1 libgomp1 libx11-6": "open3d",
@@ -37,7 +37,7 @@ _RUN = {
     "libcairo2": "pycairo cairosvg",
     "libmagickwand-6.q16-6": "wand",
 }
-#: Shared library, as the loader names it but without version -> Debian package (names of bookworm).
+#: Name of a shared library without version -> Debian package (names in bookworm).
 _LIBRARIES = {
     "libGL.so": "libgl1", "libEGL.so": "libegl1", "libgthread-2.0.so": "libglib2.0-0", "libglib-2.0.so": "libglib2.0-0",
     "libSM.so": "libsm6", "libXext.so": "libxext6", "libXrender.so": "libxrender1", "libX11.so": "libx11-6", "libICE.so": "libice6",
@@ -49,7 +49,7 @@ _LIBRARIES = {
     "libtcmalloc.so": "libgoogle-perftools4", "libjemalloc.so": "libjemalloc2", "libaio.so": "libaio1", "libmysqlclient.so": "libmysqlclient21",
     "libmariadb.so": "libmariadb3", "libgdal.so": "libgdal32", "libgeos_c.so": "libgeos-c1v5", "libhdf5.so": "libhdf5-103-1",
 }  # fmt: skip
-#: Debian packages besides the compiler for the build of distributions without Linux wheels -> distributions.
+#: Debian packages, besides the compiler, to build distributions without Linux wheels -> distributions.
 _BUILD = {
     "libopenmpi-dev": "mpi4py",
     "libpq-dev": "psycopg2",
@@ -69,18 +69,18 @@ _BUILD = {
 
 
 def package_of_library(library: str) -> str:
-    """Return the Debian package of a shared library, such as `libGL.so.1`; empty if unknown."""
+    """Return the Debian package with a shared library such as `libGL.so.1`; empty if unknown."""
     return _LIBRARIES.get(library.partition(".so")[0] + ".so", "")
 
 
 def system_packages(
     wanted: Iterable[Wanted], names: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return Debian packages for run time and for the build, each sorted.
+    """Return the Debian packages for run time, and those for the build; each sorted.
 
     Args:
-        wanted: requirements of the installed files.
-        names: further distribution names, from README lines and imports.
+        wanted: requirements in the files that are installed.
+        names: further distributions, from README lines and imports.
     """
     items = list(wanted)
     known = {item.name for item in items} | set(names)
