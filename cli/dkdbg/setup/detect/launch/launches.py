@@ -22,7 +22,7 @@ from dkdbg.setup.detect.values import elements, load_yaml, table
 from dkdbg.setup.render import jsonc
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from dkdbg.launchers.launcher import Launch
     from dkdbg.setup.detect.files import Tree
@@ -34,6 +34,12 @@ PLACES = {
     "inline": 13, "subreadme": 11, "ci": 5,
 }  # fmt: skip
 _ASSIGNED = re.compile(r"(?:(?:export|local|readonly)\s+)?([A-Za-z_]\w*)=")
+#: The arguments of a script in its lines: all of them, from one on, or one with a default.
+_ALL = re.compile(r'"?\$(?:[@*]|\{[@*](?::([1-9]\d?)(?::[^{}]*)?)?\})"?')
+_ONE = re.compile(r"\$(?:([1-9])|\{([1-9]\d?)(?::?-([^{}$]*))?\})")
+_SHIFT = re.compile(r"shift(?:\s+(\d))?\s*(?:;|$)")
+#: An argument that a shell reads as it is written.
+_PLAIN = re.compile(r"[\w./:=,@%+~-]+")
 _README = re.compile(r"readme(?:[-_.]\w+)*", re.IGNORECASE)
 _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
@@ -184,7 +190,7 @@ def _followed(
     for base in (cwd, "."):
         local = join(base, script)
         if local is not None and tree.has(local):
-            for seen in _shell_script(tree, local, scripts, place, follow=False):
+            for seen in _shell_script(tree, local, scripts, place, given=launch.args, follow=False):
                 source = f"{path}: {script}"
                 yield Seen(
                     launch=seen.launch, cwd=seen.cwd if seen.cwd != "." else base, place=place, source=source
@@ -193,14 +199,26 @@ def _followed(
 
 
 def _shell_script(
-    tree: Tree, path: str, scripts: Collection[str], place: str, *, follow: bool = True
+    tree: Tree,
+    path: str,
+    scripts: Collection[str],
+    place: str,
+    *,
+    given: Sequence[str] = (),
+    follow: bool = True,
 ) -> Iterator[Seen]:
     values: dict[str, str] = {}
     lines: list[str] = []
     for line in logical_lines(tree.text(path)):
         stripped = line.strip()
+        if shift := _SHIFT.match(stripped):
+            given = given[int(shift[1] or 1) :]
         assigned = _ASSIGNED.match(stripped) if len(values) < _MAX_VARIABLES else None
-        if assigned:
+        everything = _ALL.fullmatch(stripped, assigned.end()) if assigned else None
+        stripped = _with_arguments(stripped, given)
+        if assigned and everything:
+            values[assigned[1]] = " ".join(_from_argument(everything, given))
+        elif assigned:
             value = substitute(_word(stripped[assigned.end() :]), values, keep_unknown=True)
             if not re.search(r"[$`]", value):
                 values[assigned[1]] = value
@@ -211,6 +229,26 @@ def _shell_script(
     spread = {seen.launch.target for seen in found if spreads(seen.launch)}
     # `if ...; then python train.py; else torchrun train.py; fi`: the branch with the launcher is the real run.
     yield from (seen for seen in found if seen.launch.target not in spread or spreads(seen.launch))
+
+
+def _with_arguments(line: str, given: Sequence[str]) -> str:
+    """Return a script's line with the arguments of its call; those that the call lacks, or has to quote, stay."""
+
+    def one(found: re.Match[str]) -> str:
+        number = int(found[1] or found[2])
+        if number > len(given):
+            return found[0] if found[3] is None else found[3]
+        return given[number - 1] if _PLAIN.fullmatch(given[number - 1]) else found[0]
+
+    if "$" not in line:
+        return line
+    return _ONE.sub(one, _ALL.sub(lambda found: " ".join(_from_argument(found, given)) or found[0], line))
+
+
+def _from_argument(found: re.Match[str], given: Sequence[str]) -> Sequence[str]:
+    """Return the arguments that `$@` or `${@:3}` stands for; none if a shell has to quote one of them."""
+    rest = given[int(found[1] or 1) - 1 :]
+    return rest if all(map(_PLAIN.fullmatch, rest)) else ()
 
 
 def _word(text: str) -> str:

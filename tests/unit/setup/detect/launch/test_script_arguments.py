@@ -1,0 +1,33 @@
+"""Launch lines inside shell scripts, with the arguments that a README passes to the script."""
+
+import pytest
+
+from dkdbg.launchers.lines.blanks import without_blanks
+
+LAUNCH = "python -m torch.distributed.run --nproc_per_node=$GPUS train.py $CONFIG ${@:3}\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "line", "command"),
+    [
+        ("python train.py -c $1 -m $2\n", "sh run.sh a.json base", "python train.py -c a.json -m base"),
+        ("CONFIG=$1\npython train.py -c ${CONFIG}\n", "bash run.sh a.json", "python train.py -c a.json"),
+        ("python train.py ${1:-a.yaml}\n", "bash run.sh", "python train.py a.yaml"),
+        ("python train.py ${1:-a.yaml}\n", "bash run.sh b.yaml", "python train.py b.yaml"),
+        (f"CONFIG=$1\nGPUS=$2\n{LAUNCH}", "./run.sh a.py 8 --seed 1",
+         "python -m torch.distributed.run --nproc_per_node=8 train.py a.py --seed 1"),
+        ('CFG=$1\nshift\npython train.py $CFG "$@"\n', "bash run.sh a.yaml --lr 1", "python train.py a.yaml --lr 1"),
+        ("RUN=${@:2}\npython train.py ${RUN}\n", "bash run.sh 8 --lr 1 --amp", "python train.py --lr 1 --amp"),
+        ("MORE=${@:1}\npython train.py --lr 1 ${MORE}\n", "bash run.sh", "python train.py --lr 1"),
+        ('python train.py --lr 1 "$@"\n', "bash run.sh", "python train.py --lr 1"),
+        ("python train.py -c $1\n", "bash run.sh 'a;b'", "python train.py -c $1"),
+    ],
+)  # fmt: skip
+def test_the_arguments_of_a_documented_script_are_put_into_its_lines(project, script, line, command):
+    project.write("train.py", "import torch\nloss.backward()\n").write("run.sh", script).readme(line)
+    assert project.facts().entrypoint.command == command
+
+
+def test_an_option_m_of_the_program_goes_with_its_placeholder_and_that_of_python_stays():
+    assert without_blanks(["python", "train.py", "-m", "$DIR"]) == (("python", "train.py"), ("-m $DIR",))
+    assert without_blanks(["python", "-m", "$MODULE"]) == (("python", "-m"), ("$MODULE",))
