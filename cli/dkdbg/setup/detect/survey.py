@@ -80,7 +80,7 @@ class Survey:
         )
         self.dependency_files = read_dependency_files(tree)
         self.scripts = self._scripts()
-        self.docker_run = read_docker_run(tree)
+        self.docker_run = read_docker_run(tree, self.project_names())
         self.devcontainers = read_devcontainers(tree)
         self.dockerfile_texts = self._dockerfile_texts()
         self.dockerfiles = {
