@@ -929,3 +929,41 @@ def test_a_missing_program_is_looked_for_in_the_working_directory_of_the_service
     repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
     engine["mlbox:1"] = ("WORKDIR /w",)
     assert any("gone.py" in note for note in repository.plan(ask=engine.get).notes)
+
+
+def test_an_address_that_github_has_switched_off_is_fetched_by_https(repository):
+    repository.write("train.py", TRAIN).write("requirements.txt", "git+git://github.com/org/kit.git\n")
+    text = repository.written("Dockerfile")
+    assert 'RUN git config --system url."https://github.com/".insteadOf git://github.com/\n' in text
+    repository.write("requirements.txt", "git+https://github.com/org/kit.git\n")
+    assert "insteadOf" not in repository.written("Dockerfile")
+
+
+def test_a_git_package_of_the_readme_is_tried_once_with_and_once_without_isolation(repository):
+    repository.write("train.py", "import kit\n" + TRAIN).readme(
+        "pip install torch git+https://example.org/kit.git", "python train.py"
+    )
+    assert repository.written("Dockerfile").count("pip install git+") == 1
+    assert repository.written("Dockerfile").count("--no-build-isolation git+") == 1
+
+
+def test_a_command_that_begins_with_the_images_entrypoint_does_not_get_it_twice(repository):
+    repository.write(
+        "pyproject.toml", "[project]\nname='kit'\nversion='1'\n[project.scripts]\nkit='kit.cli:main'\n"
+    )
+    repository.write("kit/__init__.py").program("kit/cli.py").write(
+        "Dockerfile", SLIM + 'ENTRYPOINT ["kit"]\n'
+    )
+    repository.write(
+        ".devcontainer/devcontainer.json",
+        '{"dockerComposeFile": "compose.yml", "service": "app", "postCreateCommand": "pip install -e ."}',
+    ).write(".devcontainer/Dockerfile", "FROM python:3.11\n")
+    service = "{build: {context: .., dockerfile: .devcontainer/Dockerfile}, command: sleep infinity}"
+    repository.write(".devcontainer/compose.yml", f"services: {{app: {service}}}\n")
+    assert repository.readme("kit serve").plan().service.argv == ("kit", "serve")
+
+
+@pytest.mark.parametrize(("imported", "held"), [("torch\nnet.cuda()", "a GPU"), ("csv", "the container")])
+def test_the_reason_for_a_limited_wait_names_a_gpu_only_where_there_is_one(repository, imported, held):
+    repository.program("main.py", f"import {imported}")
+    assert [each for each in repository.plan().decisions if f"{held} should not be held" in each.why]

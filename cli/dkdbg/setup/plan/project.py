@@ -299,7 +299,7 @@ def _of_our_image(facts: RepoFacts) -> Iterator[str]:
         shown, files = ", ".join(names) + more, ", ".join(facts.dependency_files)
         who = facts.entrypoint.file if facts.entrypoint and facts.declared else "the code"
         what = (
-            f"{files} does not list: {shown}; add them there, unless another package installs them"
+            f"{files} {'do' if facts.dependency_files[1:] else 'does'} not list: {shown}; they are not installed unless another package needs them: add them there, then run dkdbg init again"
             if files
             else f"neither the README nor a requirements file lists: {shown}; they are not installed, because the package of that name on the index may be an unrelated one: put the right ones into the README's pip line, or all packages into requirements.txt"
         )
