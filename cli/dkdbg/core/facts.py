@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Gpu = Literal["required", "optional", "none"]
+#: Distributions that are released with torch, each version for one version of torch.
+WITH_TORCH = frozenset({"torchaudio", "torchtext", "torchvision"})
 GPU_NEEDS: tuple[Gpu, ...] = ("required", "optional", "none")
 #: `docker`: only the image installs packages; `setuptools`: setup.py or a pyproject without another manager's table.
 PackageManager = Literal[
@@ -399,6 +401,7 @@ class RepoFacts:
             install it.
         source_root: folder that the repository's packages are imported from, None without packages.
         compiled: whether the repository's packages have compiled parts.
+        extensions: (setup.py, whether it compiles CUDA) of those that compile extension modules which are not built here.
         missing: script that the command names and the repository lacks, relative to the root; else empty.
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files,
             including those for one Dockerfile alone.
@@ -455,6 +458,7 @@ class RepoFacts:
     installed: tuple[tuple[str, str], ...] = ()
     source_root: str | None = None
     compiled: bool = False
+    extensions: tuple[tuple[str, bool], ...] = ()
     missing: str = ""
     dockerignores: tuple[tuple[str, bool], ...] = ()
     terminal: str = ""

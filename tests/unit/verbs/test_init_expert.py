@@ -967,3 +967,46 @@ def test_a_command_that_begins_with_the_images_entrypoint_does_not_get_it_twice(
 def test_the_reason_for_a_limited_wait_names_a_gpu_only_where_there_is_one(repository, imported, held):
     repository.program("main.py", f"import {imported}")
     assert [each for each in repository.plan().decisions if f"{held} should not be held" in each.why]
+
+
+EXTENSION = "from setuptools import setup\nfrom Cython.Build import cythonize\nsetup(ext_modules=cythonize('a.pyx'))\n"
+CUDA = "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\nextension = CUDAExtension\nsetup(ext_modules=[extension('a', [])])\n"
+
+
+def test_an_extension_module_of_the_repository_is_said_with_the_line_that_builds_it_and_gets_its_tools(
+    repository,
+):
+    repository.write("train.py", TRAIN).write("requirements.txt", "torch\n").write("ops/setup.py", EXTENSION)
+    (note,) = [each for each in repository.plan().notes if each.startswith("ops/setup.py compiles")]
+    assert note.endswith("--entrypoint sh app-debug -c 'cd ops && python setup.py build_ext --inplace'")
+    text = repository.written("Dockerfile")
+    assert " build-essential" in text
+    assert "pip install -r requirements.txt setuptools cython" in text
+    repository.write("ops/setup.py", CUDA)
+    assert [each for each in repository.plan().notes if "DKDBG_BASE has to name an image with nvcc" in each]
+    repository.write("ops/a.cpython-311-x86_64-linux-gnu.so")
+    assert not [each for each in repository.plan().notes if "setup.py compiles" in each]
+
+
+def test_what_the_readme_installs_beside_the_requirements_and_the_program_imports_is_installed(repository):
+    repository.write("train.py", "import torch, torchvision, timm, tqdm\n" + TRAIN)
+    repository.write("requirements.txt", "tqdm\n").readme(
+        "conda install pytorch=1.13.1 torchvision=0.14.1 cudatoolkit=11.7 -c pytorch",
+        "pip install timm==0.3.2 black",
+        "pip install -r requirements.txt",
+        "python train.py",
+    )
+    runs = [each.run for each in repository.plan().image.installs]
+    assert any(each.endswith(" torch==1.13.1 torchvision") for each in runs)
+    assert any(each.endswith("-r requirements.txt timm==0.3.2") for each in runs)
+    assert not [each for each in repository.plan().notes if "not list" in each]
+
+
+def test_a_service_whose_dockerfile_is_not_in_the_repository_is_not_chosen(repository):
+    repository.program("train.py").readme("python train.py").write(
+        "deploy/compose.yml",
+        "services: {app: {build: {context: ., dockerfile: run/Dockerfile}, command: python train.py}}\n",
+    )
+    assert repository.plan().service.extends is None
+    repository.write("deploy/run/Dockerfile", "FROM python:3.11\n")
+    assert repository.plan().service.extends.name == "app"

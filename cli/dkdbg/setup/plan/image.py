@@ -8,7 +8,7 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg.core.facts import PROJECT_FILES
+from dkdbg.core.facts import PROJECT_FILES, WITH_TORCH
 from dkdbg.core.plan import Decision, ImagePlan, Install
 from dkdbg.printable import printable
 from dkdbg.setup.plan import literal
@@ -178,7 +178,10 @@ def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
     """
     version = facts.torch.version if facts.torch else None
     is_old = version is not None and _version_key(version) < (2, 3)
-    return tuple("numpy<2" if name == "numpy" and is_old else name for name in facts.undeclared)
+    first = WITH_TORCH if _torch_first(facts) else ()
+    return tuple(
+        "numpy<2" if name == "numpy" and is_old else name for name in facts.undeclared if name not in first
+    )
 
 
 def _index(facts: RepoFacts) -> str:
@@ -193,7 +196,8 @@ def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
         return ()
     version = facts.torch.version.split("+")[0] if facts.torch.version else ""
     exact = version.count(".") == 2 and version.replace(".", "").isdigit()
-    return (Install(run=f"pip install{_index(facts)} torch{f'=={version}' if exact else ''}"),)
+    with_it = "".join(f" {name}" for name in facts.undeclared if name in WITH_TORCH)
+    return (Install(run=f"pip install{_index(facts)} torch{f'=={version}' if exact else ''}{with_it}"),)
 
 
 def gpu_extra(facts: RepoFacts) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from pathlib import PurePosixPath
-from posixpath import join, normpath
+from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING
 
 from dkdbg.core.compose_names import main_files
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
     from dkdbg.core.plan import ServicePlan
 
+#: Maximum setup.py files to name in notes.
+_MAX_EXTENSIONS = 3
 DEVCONTAINER = ".devcontainer/devcontainer.json"
 #: Path of our dev container beside the user's own; the editor offers both.
 SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
@@ -99,7 +102,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             Decision(what=devcontainer, why=why),
         ),
         choices=choices(facts, config, service, dockerfile, is_generated=image.is_generated and service.extends is None),
-        notes=(*newer, *(unused if image.is_generated else ()), *notes, *copied, *(_of_our_image(facts) if image.is_generated else ()), *_of_files(facts, value)),
+        notes=(*newer, *(unused if image.is_generated else ()), *notes, *copied, *((*_of_our_image(facts), *_of_extensions(facts, service)) if image.is_generated else ()), *_of_files(facts, value)),
     )  # fmt: skip
 
 
@@ -304,6 +307,17 @@ def _of_our_image(facts: RepoFacts) -> Iterator[str]:
             else f"neither the README nor a requirements file lists: {shown}; they are not installed, because the package of that name on the index may be an unrelated one: put the right ones into the README's pip line, or all packages into requirements.txt"
         )
         yield f"{who} imports packages that {what}"
+
+
+def _of_extensions(facts: RepoFacts, service: ServicePlan) -> Iterator[str]:
+    """Yield a note per setup.py whose extension modules have to be built in the mounted sources."""
+    for path, compiles_cuda in facts.extensions[:_MAX_EXTENSIONS]:
+        build = f"cd {shlex.quote(dirname(path) or '.')} && python setup.py build_ext --inplace"
+        nvcc = " (it compiles CUDA, so DKDBG_BASE has to name an image with nvcc)" * compiles_cuda
+        yield (
+            f"{path} compiles extension modules, which the image does not contain: build them once in these sources{nvcc}:"
+            f" docker compose --profile debug run --rm --no-deps --entrypoint sh {service.name} -c {shlex.quote(build)}"
+        )
 
 
 def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]:
