@@ -144,6 +144,7 @@ class DockerfileFact:
         venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
         exposed: ports of EXPOSE.
         env: ENV and ARG values of the final stage, which the container's shell would expand.
+        kept: the names in `env` that ENV sets, and containers have.
         inputs: the part of its context that the image is built from, see setup/detect/docker/dockerfile.py; None for
             all.
     """
@@ -165,6 +166,7 @@ class DockerfileFact:
     venvs: tuple[str, ...] = ()
     exposed: tuple[int, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    kept: frozenset[str] = frozenset()
     inputs: tuple[str, ...] | None = None
 
 

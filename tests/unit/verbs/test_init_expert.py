@@ -1010,3 +1010,19 @@ def test_a_service_whose_dockerfile_is_not_in_the_repository_is_not_chosen(repos
     assert repository.plan().service.extends is None
     repository.write("deploy/run/Dockerfile", "FROM python:3.11\n")
     assert repository.plan().service.extends.name == "app"
+
+
+def test_the_variables_of_a_dockerfile_whose_python_is_too_old_are_kept(repository):
+    repository.write(
+        "Dockerfile", "FROM python:3.6\nARG JOBS=4\nWORKDIR /code\nCOPY . .\nENV MUJOCO_GL=egl\n"
+    )
+    with (repository.root / "Dockerfile").open("a") as file:
+        file.write(
+            "ENV PYTHONPATH=/code/src:/opt/x PIP_NO_CACHE=1 API_TOKEN=x OUT=/out\nCMD python train.py\n"
+        )
+    environment = repository.write("train.py", TRAIN).service()["environment"]
+    assert (environment["MUJOCO_GL"], environment["PYTHONPATH"]) == ("egl", "/workspace/src")
+    assert not {"JOBS", "PIP_NO_CACHE", "API_TOKEN", "OUT"} & set(environment)
+    assert any("of your Dockerfiles only ENV is used" in each for each in repository.plan().notes)
+    repository.empty().write("train.py", TRAIN).readme("conda create -n x python=3.6", "python train.py")
+    assert not [each for each in repository.plan().notes if "your Dockerfiles" in each]

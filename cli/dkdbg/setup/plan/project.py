@@ -32,6 +32,7 @@ from dkdbg.setup.plan.service import (
     plan_service,
     user_of,
     why_mapping,
+    workspace_of,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
     from dkdbg.core.plan import ServicePlan
 
+#: Variables about the image itself, its folders and its installation, and secrets.
+_OF_IMAGE = re.compile(
+    r"(?:PIP|UV|POETRY|CONDA|MAMBA|NVIDIA|CUDA|CUDNN|NCCL|DEBIAN|LC)_\w+|\w*(?:PATH|HOME|ROOT|DIR|VERSION|PREFIX|ARCH_LIST|NVCC_FLAGS)"
+    r"|PYTHON\w*|LANG|LANGUAGE|TZ|SHELL|USER|FORCE_CUDA|\w*(?:KEY|TOKEN|SECRET|PASS|PASSWORD|AUTH)"
+)
 #: Maximum setup.py files to name in notes.
 _MAX_EXTENSIONS = 3
 DEVCONTAINER = ".devcontainer/devcontainer.json"
@@ -70,6 +76,8 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     if base is not None and base.is_bare:
         facts = _with_image(facts, base, image)
     service, mappings, service_why, notes = plan_service(facts, image, config)
+    kept = _kept_environment(seen, service) if image.is_generated and service.extends is None else ()
+    service = replace(service, env=(*kept, *service.env))
     dockerfile = dockerfile_of(facts, service.extends, image)
     notes = (*notes, *_of_mapping(service, mappings, dockerfile))
     service, mappings, workspace = _with_workspace(service, mappings)
@@ -96,6 +104,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             *image_why,
             *(Decision(what=", ".join(lines), why=f"the image {base_image} sets it") for base_image, lines in facts.inherited),
             *service_why,
+            *(Decision(what=f"environment {name}={value}", why=f"{seen.dockerfile} sets it") for name, value in kept),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=why_mapping(m, service.extends, None if image.is_generated else facts.docker_run)) for m in mappings),
             Decision(what=f"port {service.port} on {PUBLISHED_ON}", why="anyone who can connect to a debug port can run code"),
             *_token_and_gpu(facts, config, service),
@@ -431,10 +440,41 @@ def _with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[s
             if kept
             else f"the debug service gets an image of its own with {python.version}"
         )
-        + f"; releases without wheels for it fail to install, and no other setting of {facts.service.name if facts.service else 'your Dockerfiles'} is used"
-        * (not kept)
+        + f"; releases without wheels for it fail to install{_unused_settings(facts)}" * (not kept)
     )
     return replace(facts, python=python, service=None, mappings=(), dockerfiles=kept), (note,)
+
+
+def _unused_settings(facts: RepoFacts) -> str:
+    """Return the end of the sentence on an image of dkdbg's own: what it does without."""
+    if facts.service is not None:
+        return f", and no other setting of {facts.service.name} is used"
+    return ", and of your Dockerfiles only ENV is used" if facts.dockerfiles else ""
+
+
+def _kept_environment(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, str], ...]:
+    """Return the variables of the user's unused Dockerfile that a program may read in dkdbg's image too."""
+    dockerfile = next((each for each in facts.dockerfiles if each.path == facts.dockerfile), None)
+    if dockerfile is None or facts.service is not None:
+        return ()
+    taken = {name for name, _ in service.env}
+    values = {
+        name: value
+        for name, value in dockerfile.env
+        if name in dockerfile.kept and name not in taken and not _OF_IMAGE.fullmatch(name)
+        if value and value.isprintable() and not re.search(r"^/|\$", value)
+    }
+    pythonpath = "" if "PYTHONPATH" in taken else dict(dockerfile.env).get("PYTHONPATH", "")
+    pairs = [
+        (PurePosixPath(part), local, remote)
+        for part in pythonpath.split(":")
+        for local, remote in facts.mappings
+        if part and PurePosixPath(part).is_relative_to(remote)
+    ]
+    roots = dict.fromkeys(
+        normpath(join(workspace_of(facts), local, part.relative_to(remote))) for part, local, remote in pairs
+    )
+    return (*values.items(), *((("PYTHONPATH", ":".join(roots)),) if roots else ()))
 
 
 def _is_old(version: str) -> bool:

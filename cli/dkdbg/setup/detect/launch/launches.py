@@ -34,6 +34,10 @@ PLACES = {
     "inline": 13, "subreadme": 11, "ci": 5,
 }  # fmt: skip
 _ASSIGNED = re.compile(r"(?:(?:export|local|readonly)\s+)?([A-Za-z_]\w*)=")
+#: `export PYTHONPATH=$PWD/src:$PYTHONPATH`: its value; the variable's own former value in it; the current folder.
+_EXPORTED = re.compile(r"^[ \t$>]*export[ \t]+PYTHONPATH=[\"']?([^\s\"';&]+)", re.MULTILINE)
+_FORMER = re.compile(r":?\$(?:PYTHONPATH\b|\{PYTHONPATH(?::[^{}]*)?\}):?")
+_HERE = re.compile(r"(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\.)(?=/|$)/?")
 #: The arguments of a script in its lines: all of them, from one on, or one with a default.
 _ALL = re.compile(r'"?\$(?:[@*]|\{[@*](?::([1-9]\d?)(?::[^{}]*)?)?\})"?')
 _ONE = re.compile(r"\$(?:([1-9])|\{([1-9]\d?)(?::?-([^{}$]*))?\})")
@@ -136,9 +140,12 @@ def _document(tree: Tree, path: str, scripts: Collection[str], tasks: Tasks) -> 
     place = "readme" if root_readme else "subreadme" if is_readme else "docs"
     home = "." if place != "subreadme" else folder
     text = tree.text(path)
-    for block in code_blocks(text, is_rst=path.lower().endswith(".rst")):
+    blocks = list(code_blocks(text, is_rst=path.lower().endswith(".rst")))
+    exported = _exported("\n".join(blocks))
+    for block in blocks:
         lines = list(with_tasks(logical_lines(block), tasks))
-        yield from _lines(tree, lines, path, place, scripts=scripts, home=home)
+        found = _lines(tree, lines, path, place, scripts=scripts, home=home)
+        yield from _with_path(found, exported, home)
     if is_readme:
         for match in _INLINE.finditer(text):
             lines = list(with_tasks([match[1]], tasks))
@@ -225,10 +232,29 @@ def _shell_script(
         if not stripped.startswith("#"):
             lines.append(substitute(stripped, values, keep_unknown=True))
     # Follow one level only: scripts of a project may source each other in circles.
-    found = list(_lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow))
+    exported = _exported("\n".join(lines))
+    launches = _lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow)
+    found = list(_with_path(launches, exported, "."))
     spread = {seen.launch.target for seen in found if spreads(seen.launch)}
     # `if ...; then python train.py; else torchrun train.py; fi`: the branch with the launcher is the real run.
     yield from (seen for seen in found if seen.launch.target not in spread or spreads(seen.launch))
+
+
+def _exported(text: str) -> str:
+    """Return the relative folders of the first `export PYTHONPATH=` in shell text, as that variable has them; else empty."""
+    stated = _EXPORTED.search(text)
+    folders = _FORMER.sub(":", stated[1]).split(":") if stated else ()
+    own = (each for each in folders if each and (_HERE.match(each) or re.match(r"\w", each)))
+    return ":".join(dict.fromkeys(_HERE.sub("", each, count=1).rstrip("/") or "." for each in own))
+
+
+def _with_path(found: Iterable[Seen], exported: str, home: str) -> Iterator[Seen]:
+    """Yield the launches, with the exported PYTHONPATH for those that start in `home` and set none."""
+    for seen in found:
+        assigned = seen.launch.assigned
+        if exported and seen.cwd == home and not any(each.startswith("PYTHONPATH=") for each in assigned):
+            seen.launch.assigned = (*assigned, f"PYTHONPATH={exported}")
+        yield seen
 
 
 def _with_arguments(line: str, given: Sequence[str]) -> str:

@@ -31,3 +31,20 @@ def test_the_arguments_of_a_documented_script_are_put_into_its_lines(project, sc
 def test_an_option_m_of_the_program_goes_with_its_placeholder_and_that_of_python_stays():
     assert without_blanks(["python", "train.py", "-m", "$DIR"]) == (("python", "train.py"), ("-m $DIR",))
     assert without_blanks(["python", "-m", "$MODULE"]) == (("python", "-m"), ("$MODULE",))
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("export PYTHONPATH=$PWD", "."),
+        ('export PYTHONPATH="${PYTHONPATH}:$(pwd)/src"', "src"),
+        ("export PYTHONPATH=./lib:src:${PYTHONPATH:+:$PYTHONPATH}", "lib:src"),
+        ("export PYTHONPATH=/opt/kit:$PYTHONPATH", ""),
+    ],
+)
+@pytest.mark.parametrize("is_script", [False, True])
+def test_a_pythonpath_that_a_readme_or_script_exports_holds_for_its_programs(project, line, path, is_script):
+    project.program("tools/train.py").write("run.sh", f"{line}\npython tools/train.py\n")
+    project.readme("bash run.sh") if is_script else project.readme(line, "python tools/train.py")
+    assigned = project.facts().entrypoint.assigned
+    assert assigned == ((f"PYTHONPATH={path}",) if path else ())
