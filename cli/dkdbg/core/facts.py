@@ -403,7 +403,9 @@ class RepoFacts:
             install it.
         source_root: folder that the repository's packages are imported from, None without packages.
         compiled: whether the repository's packages have compiled parts.
-        extensions: (setup.py, whether it compiles CUDA) of those that compile extension modules which are not built here.
+        extensions: (setup.py, whether it compiles CUDA, folder to make before) of those that compile extension modules
+            which are not built here. Cython names a module after the package that setup.py lies in, and an in-place
+            build writes into a folder of that name.
         missing: script that the command names and the repository lacks, relative to the root; else empty.
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files,
             including those for one Dockerfile alone.
@@ -460,7 +462,7 @@ class RepoFacts:
     installed: tuple[tuple[str, str], ...] = ()
     source_root: str | None = None
     compiled: bool = False
-    extensions: tuple[tuple[str, bool], ...] = ()
+    extensions: tuple[tuple[str, bool, str], ...] = ()
     missing: str = ""
     dockerignores: tuple[tuple[str, bool], ...] = ()
     terminal: str = ""

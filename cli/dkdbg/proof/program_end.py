@@ -393,6 +393,11 @@ def _of_submodule(module: str, text: str, around: Around) -> Finding:
             f"another {package} comes first on Python's path: put the folder above yours on PYTHONPATH in the service's environment, or rename one of them", text,
         )  # fmt: skip
     folder = re.sub(r"(?:/__\w+__)?\.py$", "", around.file_of(package) or package.replace(".", "/"))
+    if source := around.lies_at(f"{name}.pyx"):
+        return _finding(
+            "own-module", f"your package {package} has no {name}: {source} is not compiled",
+            "build it in the checkout, which is mounted: dkdbg init prints the line that does", text,
+        )  # fmt: skip
     return _finding(
         "own-module", f"your package {package} has no {name}: there is no {folder}/{name}.py",
         f"correct the name, or restore the file: git log --all --stat -- '*{name}.py' shows a renamed or deleted one, git submodule update --init fetches a submodule's; "

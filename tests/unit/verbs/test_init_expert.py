@@ -982,6 +982,8 @@ def test_an_extension_module_of_the_repository_is_said_with_the_line_that_builds
     text = repository.written("Dockerfile")
     assert " build-essential" in text
     assert "pip install -r requirements.txt setuptools cython" in text
+    repository.write("ops/__init__.py")
+    assert [each for each in repository.plan().notes if "cd ops && mkdir -p ops && python setup.py" in each]
     repository.write("ops/setup.py", CUDA)
     assert [each for each in repository.plan().notes if "DKDBG_BASE has to name an image with nvcc" in each]
     repository.write("ops/a.cpython-311-x86_64-linux-gnu.so")

@@ -116,7 +116,7 @@ def _patch(version: str) -> str:
 
 
 def _apt(facts: RepoFacts, base: str, more: tuple[str, ...]) -> tuple[str, ...]:
-    own_python = ("python3", "python3-pip", "python3-venv") if base == DEVEL_BASE else ()
+    own_python = ("python3", "python3-dev", "python3-pip", "python3-venv") if base == DEVEL_BASE else ()
     return tuple(dict.fromkeys((*own_python, *facts.apt, *facts.build_apt, *more)))
 
 

@@ -57,6 +57,8 @@ def test_what_compiles_against_torch_comes_after_it_and_what_compiles_cuda_needs
     made = image(requirements=("torch", "flash-attn"), torch=torch, gpu="required")
     assert made.base == "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel"
     assert made.comment == "a dependency compiles CUDA code, so nvcc must be in the image"
+    made = image(requirements=("torch", "flash-attn"), gpu="required")
+    assert "python3-dev" in made.apt  # that base is an Ubuntu, whose Python has no headers
     wheels = image(requirements=("torch", "xformers"), torch=torch, gpu="required")
     assert wheels.base == "python:3.11-slim"
 

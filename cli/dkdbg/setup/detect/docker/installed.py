@@ -76,10 +76,18 @@ def is_compiled(tree: Tree) -> bool:
     return any(_COMPILED.search(tree.text(name)) for name in ("setup.py", "pyproject.toml"))
 
 
-def extensions(tree: Tree) -> tuple[tuple[str, bool], ...]:
-    """Return (setup.py, whether it compiles CUDA) of the repository's own that compile modules not built in the checkout."""
+def extensions(tree: Tree) -> tuple[tuple[str, bool, str], ...]:
+    """Return (setup.py, whether it compiles CUDA, folder to make before) of the repository's own with unbuilt modules."""
     found = [path for path in _setups(tree) if not _is_built(tree, parent(path))]
-    return tuple((path, "CUDAExtension" in tree.text(path)) for path in found)
+    return tuple(
+        (path, "CUDAExtension" in tree.text(path), _made_folder(tree, parent(path))) for path in found
+    )
+
+
+def _made_folder(tree: Tree, folder: str) -> str:
+    name = folder.rsplit("/", 1)[-1]
+    is_package = folder != "." and tree.has(f"{folder}/__init__.py")
+    return name if is_package and not tree.has_dir(f"{folder}/{name}") else ""
 
 
 def build_tools(tree: Tree) -> tuple[str, ...]:
