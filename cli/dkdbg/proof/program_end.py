@@ -393,7 +393,10 @@ def _of_submodule(module: str, text: str, around: Around) -> Finding:
             f"another {package} comes first on Python's path: put the folder above yours on PYTHONPATH in the service's environment, or rename one of them", text,
         )  # fmt: skip
     folder = re.sub(r"(?:/__\w+__)?\.py$", "", around.file_of(package) or package.replace(".", "/"))
-    if source := around.lies_at(f"{name}.pyx"):
+    # The last part of the traceback's import: `from .align.core import x` lacks align.align before align.align.core.
+    asked = re.findall(r"^[ \t]+from [\w.]{0,200}?(\w{1,100}) import ", text, re.MULTILINE)[-1:]
+    source = next(filter(None, (around.lies_at(f"{each}.pyx") for each in (name, *asked))), "")
+    if source:
         return _finding(
             "own-module", f"your package {package} has no {name}: {source} is not compiled",
             "build it in the checkout, which is mounted: dkdbg init prints the line that does", text,
