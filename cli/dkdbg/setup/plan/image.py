@@ -158,17 +158,33 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     first = _torch_first(facts)
     if requirement_files and not facts.installs_itself:
         flags = " ".join(f"-r {shlex.quote(name)}" for name in requirement_files)
+        words = " ".join((flags, *map(shlex.quote, _undeclared(facts))))
+        run = f"pip install{_index(facts)} {words}"
+        early = _before_builds(facts)
+        if early:
+            run = f"{run} || pip install --no-build-isolation{_index(facts)} {words}"
         return (
             *first,
-            Install(
-                run=f"pip install{_index(facts)} {' '.join((flags, *map(shlex.quote, _undeclared(facts))))}",
-                copy=(*requirement_files, *facts.included),
-            ),
+            *early,
+            Install(run=run, copy=(*requirement_files, *facts.included)),
             *_from_names(facts.beside, _index(facts)),
         )
     names = (*(facts.declared or facts.requirements), *_undeclared(facts))
     index = _index(facts) + "".join(f" {shlex.quote(word)}" for word in facts.index_options)
     return (*first, *_from_own_indexes(facts), *_from_names(names, index))
+
+
+def _before_builds(facts: RepoFacts) -> tuple[Install, ...]:
+    """Return an installation of the requirements that the other ones import while they build; empty if none is built.
+
+    Source packages such as flash-attn and cocoapi import torch, numpy or Cython in their setup.py.
+    """
+    built = {each for each in facts.declared if _bare(each) in NO_ISOLATION or "git+" in each}
+    plain = [each for each in facts.declared if each not in built and literal.is_requirement(each)]
+    index = _index(facts) + "".join(f" {shlex.quote(word)}" for word in facts.index_options)
+    return (
+        (Install(run=f"pip install{index} setuptools wheel {shlex.join(plain)}"),) if built and plain else ()
+    )
 
 
 def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
