@@ -38,7 +38,7 @@ _START_CAUSES = (
     (r"an address of the service is taken", "start", "address-taken"),
     (r"already in use|already allocated|ports are not available|no free port", "port", "port-taken"),
     (r"idles: no program", "setup", "no-program"),
-    (r"source metadata|pull access denied|manifest unknown|failed to do request|/v2/|short-name", "image", "base-image-absent"),
+    (r"No such image|source metadata|pull access denied|manifest unknown|failed to do request|/v2/|short-name", "image", "base-image-absent"),
     (r"no such service|undefined service", "setup", "service-absent"),
     (r"that yours depends on", "start", "dependency-fails"),
     (r"your compose file calls external", "setup", "external-absent"),
