@@ -961,6 +961,8 @@ def test_a_command_that_begins_with_the_images_entrypoint_does_not_get_it_twice(
     service = "{build: {context: .., dockerfile: .devcontainer/Dockerfile}, command: sleep infinity}"
     repository.write(".devcontainer/compose.yml", f"services: {{app: {service}}}\n")
     assert repository.readme("kit serve").plan().service.argv == ("kit", "serve")
+    repository.write("Dockerfile", SLIM + 'ENTRYPOINT ["kit"]\nCMD ["start", "--all"]\n')
+    assert repository.plan().service.argv == ("kit", "start", "--all")
 
 
 @pytest.mark.parametrize(("imported", "held"), [("torch\nnet.cuda()", "a GPU"), ("csv", "the container")])

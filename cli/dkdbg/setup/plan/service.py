@@ -433,7 +433,9 @@ def choose_command(
     facts: RepoFacts, config: Config, base: ServiceFact | None, dockerfile: DockerfileFact | None
 ) -> Command:
     """Choose the command to run: the user's, else the service's or the image's, else the best entry point."""
-    existing = image_command(base, dockerfile)
+    # A dev container's `sleep infinity` says nothing of the Dockerfile that replaces its image.
+    is_replaced = base and base.is_bare and idles(base.command or ()) and dockerfile and dockerfile.cmd
+    existing = image_command(None if is_replaced else base, dockerfile)
     passes_on = any(PurePosixPath(word).name in facts.passing_scripts for word in existing.entrypoint)
     if config.command is not None:
         argv, script = shell_argv(config.command), existing.entrypoint if passes_on else ()
