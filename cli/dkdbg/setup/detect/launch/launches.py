@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import posixpath
 import re
 import shlex
 from dataclasses import dataclass
@@ -38,6 +39,13 @@ _ASSIGNED = re.compile(r"(?:(?:export|local|readonly)\s+)?([A-Za-z_]\w*)=")
 _EXPORTED = re.compile(r"^[ \t$>]*export[ \t]+PYTHONPATH=[\"']?([^\s\"';&]+)", re.MULTILINE)
 _FORMER = re.compile(r":?\$(?:PYTHONPATH\b|\{PYTHONPATH(?::[^{}]*)?\}):?")
 _HERE = re.compile(r"(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\.)(?=/|$)/?")
+#: The folder of a script, `$(dirname "$0")`; its absolute form, `$(cd tools/.. && pwd)`, with the folder as group 1.
+_OWN_FOLDER = re.compile(
+    r"(?:\$\(|`)dirname\s+(?:--\s+)?[\"']?\$(?:0|\{0\}|BASH_SOURCE|\{BASH_SOURCE(?:\[0\])?\})[\"']?\s*[)`]"
+)
+_ENTERED = re.compile(
+    r"\$\(cd\s+[\"']?([\w./-]+)[\"']?(?:\s*>\s*/dev/null(?:\s+2>&1)?)?\s*&&\s*pwd(?:\s+-P)?\s*\)"
+)
 #: The arguments of a script in its lines: all of them, from one on, or one with a default.
 _ALL = re.compile(r'"?\$(?:[@*]|\{[@*](?::([1-9]\d?)(?::[^{}]*)?)?\})"?')
 _ONE = re.compile(r"\$(?:([1-9])|\{([1-9]\d?)(?::?-([^{}$]*))?\})")
@@ -217,7 +225,8 @@ def _shell_script(
     values: dict[str, str] = {}
     lines: list[str] = []
     for line in logical_lines(tree.text(path)):
-        stripped = line.strip()
+        stripped = _OWN_FOLDER.sub(lambda _: parent(path), line.strip())
+        stripped = _ENTERED.sub(lambda found: posixpath.normpath(found[1]), stripped)
         if shift := _SHIFT.match(stripped):
             given = given[int(shift[1] or 1) :]
         assigned = _ASSIGNED.match(stripped) if len(values) < _MAX_VARIABLES else None
@@ -243,18 +252,37 @@ def _shell_script(
 def _exported(text: str) -> str:
     """Return the relative folders of the first `export PYTHONPATH=` in shell text, as that variable has them; else empty."""
     stated = _EXPORTED.search(text)
-    folders = _FORMER.sub(":", stated[1]).split(":") if stated else ()
-    own = (each for each in folders if each and (_HERE.match(each) or re.match(r"\w", each)))
-    return ":".join(dict.fromkeys(_HERE.sub("", each, count=1).rstrip("/") or "." for each in own))
+    return ":".join(filter(None, map(_relative, _without_former(stated[1])))) if stated else ""
+
+
+def _without_former(path: str) -> tuple[str, ...]:
+    """Return the folders of a PYTHONPATH without its former value, `$PYTHONPATH`."""
+    return tuple(dict.fromkeys(each for each in _FORMER.sub(":", path).split(":") if each))
+
+
+def _relative(folder: str) -> str:
+    """Return a folder of a PYTHONPATH, relative to the current one; empty for any other folder."""
+    here = _HERE.match(folder)
+    is_own = here or re.match(r"\w", folder)
+    return posixpath.normpath(folder[here.end() if here else 0 :] or ".") if is_own else ""
 
 
 def _with_path(found: Iterable[Seen], exported: str, home: str) -> Iterator[Seen]:
     """Yield the launches, with the exported PYTHONPATH for those that start in `home` and set none."""
     for seen in found:
-        assigned = seen.launch.assigned
+        assigned = tuple(map(_with_relative_path, seen.launch.assigned))
+        seen.launch.assigned = assigned
         if exported and seen.cwd == home and not any(each.startswith("PYTHONPATH=") for each in assigned):
             seen.launch.assigned = (*assigned, f"PYTHONPATH={exported}")
         yield seen
+
+
+def _with_relative_path(assignment: str) -> str:
+    """Return `PYTHONPATH=$PWD/src:$PYTHONPATH` as `PYTHONPATH=src`; any other assignment as it is."""
+    name, _, value = assignment.partition("=")
+    folders = _without_former(value) if name == "PYTHONPATH" else ()
+    relative = [*map(_relative, folders)]
+    return f"{name}={':'.join(relative)}" if relative and all(relative) else assignment
 
 
 def _with_arguments(line: str, given: Sequence[str]) -> str:

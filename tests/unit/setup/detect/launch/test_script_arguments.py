@@ -28,6 +28,28 @@ def test_the_arguments_of_a_documented_script_are_put_into_its_lines(project, sc
     assert project.facts().entrypoint.command == command
 
 
+@pytest.mark.parametrize(
+    "folder",
+    [
+        '$(dirname "$0")',
+        "`dirname $0`",
+        "$(dirname -- ${BASH_SOURCE[0]})",
+        '$(cd "$(dirname "$0")" && pwd)',
+        "$ROOT/tools",
+    ],
+)
+def test_the_folder_of_a_script_in_its_lines_is_that_folder(project, folder):
+    project.write("tools/train.py", "import torch\nloss.backward()\n").readme(
+        "bash tools/dist_train.sh a.py 8"
+    )
+    line = f'PYTHONPATH="$(dirname $0)/..":$PYTHONPATH \\\npython {folder}/train.py $1 --launcher pytorch\n'
+    project.write("tools/dist_train.sh", f'ROOT="$(cd "$(dirname "$0")/.." && pwd)"\n{line}')
+    entry = project.facts().entrypoint
+    assert (entry.command.replace("./", ""), entry.assigned) == (
+        "python tools/train.py a.py --launcher pytorch", ("PYTHONPATH=.",),
+    )  # fmt: skip
+
+
 def test_an_option_m_of_the_program_goes_with_its_placeholder_and_that_of_python_stays():
     assert without_blanks(["python", "train.py", "-m", "$DIR"]) == (("python", "train.py"), ("-m $DIR",))
     assert without_blanks(["python", "-m", "$MODULE"]) == (("python", "-m"), ("$MODULE",))
