@@ -395,6 +395,7 @@ class RepoFacts:
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
         index_options: options of pip for the repository's indexes, as `--extra-index-url`, URL.
+        readme_links: options of pip for the README's pages of wheels, for what only the README installs.
         indexed: (URL, requirements) of each index that is named only for these requirements.
         below: path of `root` below the root of its git repository, `a/b`; empty if it is that root.
         projects: the projects in a repository that has several, and is not a project itself.
@@ -457,6 +458,7 @@ class RepoFacts:
     extras: tuple[str, ...] = ()
     torch_index: str | None = None
     index_options: tuple[str, ...] = ()
+    readme_links: tuple[str, ...] = ()
     indexed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     docker_run: DockerRun | None = None
     installed: tuple[tuple[str, str], ...] = ()

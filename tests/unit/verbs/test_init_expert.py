@@ -988,21 +988,28 @@ def test_an_extension_module_of_the_repository_is_said_with_the_line_that_builds
     assert [each for each in repository.plan().notes if "cd ops && mkdir -p ops && python setup.py" in each]
     repository.write("ops/setup.py", CUDA)
     assert [each for each in repository.plan().notes if "DKDBG_BASE has to name an image with nvcc" in each]
+    repository.write("ops/requirements.txt", "numpy\n")  # another project
+    assert not [each for each in repository.plan().notes if "setup.py compiles" in each]
+    (repository.root / "ops/requirements.txt").unlink()
+    repository.write("setup.py", "from setuptools import setup\nsetup(name='x', ext_modules=[])\n")
+    assert next(each for each in repository.plan().notes if "compiles" in each).startswith("ops/setup.py")
     repository.write("ops/a.cpython-311-x86_64-linux-gnu.so")
     assert not [each for each in repository.plan().notes if "setup.py compiles" in each]
 
 
 def test_what_the_readme_installs_beside_the_requirements_and_the_program_imports_is_installed(repository):
-    repository.write("train.py", "import torch, torchvision, timm, tqdm\n" + TRAIN)
+    repository.write("train.py", "import torch, torchvision, timm, tqdm, mmcv\n" + TRAIN)
     repository.write("requirements.txt", "tqdm\n").readme(
         "conda install pytorch=1.13.1 torchvision=0.14.1 cudatoolkit=11.7 -c pytorch",
-        "pip install timm==0.3.2 black",
+        "pip install mmcv-full==1.2.2 -f https://example.org/mmcv/index.html",
+        "pip install timm==0.3.2 black mmcv",
         "pip install -r requirements.txt",
         "python train.py",
     )
     runs = [each.run for each in repository.plan().image.installs]
     assert any(each.endswith(" torch==1.13.1 torchvision") for each in runs)
-    assert any(each.endswith("-r requirements.txt timm==0.3.2") for each in runs)
+    more = "mmcv-full==1.2.2 timm==0.3.2 -f https://example.org/mmcv/index.html"
+    assert any(each.endswith(f"-r requirements.txt {more}") for each in runs), runs
     assert not [each for each in repository.plan().notes if "not list" in each]
 
 

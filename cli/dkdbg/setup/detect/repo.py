@@ -199,6 +199,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
             *(word for file in files for word in file.index_options),
             *(find_links(survey.install_text()) if requirements else ()),
         ),
+        readme_links=find_links(survey.install_text()) if of_readme else (),
         indexed=tuple(
             (index, tuple(item.requirement for item in wanted if item.index == index))
             for index in dict.fromkeys(item.index for item in wanted)
@@ -212,7 +213,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         ),
         source_root=source_root(tree, survey.packages()),
         compiled=is_compiled(tree),
-        extensions=extensions(tree),
+        extensions=extensions(tree, (survey.entry.file or "") if survey.entry else ""),
         missing=survey.missing,
         dockerignores=tuple(
             (path, keeps_bytecode_out(tree.text(path))) for path in tree.matching(_DOCKERIGNORE)
@@ -421,11 +422,14 @@ def _of_readme(survey: Survey, named: set[str]) -> tuple[Wanted, ...]:
     text = survey.install_text()
     at_once = imports.distributions(imports.imported_at_once(survey.tree, _program(survey)))
     imported = set(imports.distributions(survey.imported)) & WITH_TORCH | set(at_once)
-    stated = {item.name: item for item in reversed((*installed(text), *installed_by_conda(text)))}
+    known = {"torch", "numpy", "tensorboard", *map(imports.stem, named)}
+    stems = {imports.stem(each) for each in imported} - known
+    first: dict[str, Wanted] = {}
+    for item in (*installed(text), *installed_by_conda(text)):
+        if imports.stem(item.name) in stems:
+            first.setdefault(imports.stem(item.name), item)
     return tuple(
-        replace(item, spec="", url=None) if name in WITH_TORCH else item
-        for name, item in reversed(stated.items())
-        if name in imported - named - {"torch", "numpy", "tensorboard"}
+        replace(item, spec="", url=None) if item.name in WITH_TORCH else item for item in first.values()
     )
 
 

@@ -158,7 +158,7 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     first = _torch_first(facts)
     if requirement_files and not facts.installs_itself:
         flags = " ".join(f"-r {shlex.quote(name)}" for name in requirement_files)
-        words = " ".join((flags, *map(shlex.quote, _undeclared(facts))))
+        words = " ".join((flags, *map(shlex.quote, (*_undeclared(facts), *facts.readme_links))))
         run = f"pip install{_index(facts)} {words}"
         early = _before_builds(facts)
         if early:

@@ -322,7 +322,8 @@ def _of_extensions(facts: RepoFacts, service: ServicePlan) -> Iterator[str]:
     """Yield a note per setup.py whose extension modules have to be built in the mounted sources."""
     for path, compiles_cuda, folder in facts.extensions[:_MAX_EXTENSIONS]:
         make = f"mkdir -p {shlex.quote(folder)} && " if folder else ""
-        build = f"cd {shlex.quote(dirname(path) or '.')} && {make}python setup.py build_ext --inplace"
+        enter = f"cd {shlex.quote(dirname(path))} && " if dirname(path) else ""
+        build = f"{enter}{make}python setup.py build_ext --inplace"
         nvcc = " (it compiles CUDA, so DKDBG_BASE has to name an image with nvcc)" * compiles_cuda
         yield (
             f"{path} compiles extension modules, which the image does not contain: build them once in these sources{nvcc}:"

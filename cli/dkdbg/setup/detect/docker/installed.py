@@ -31,7 +31,7 @@ _COMPILED = re.compile(
 )
 
 #: Text in a setup.py that declares extension modules, of C++ and CUDA too.
-_EXTENSION = re.compile(r"\bext_modules\s*=|\bcythonize\(|\b(?:Cpp|CUDA|CMake)?Extension\(")
+_EXTENSION = re.compile(r"\bext_modules\s*=(?!\s*\[\s*\])|\bcythonize\(|\b(?:Cpp|CUDA|CMake)?Extension\(")
 _BUILT = (".so", ".pyd")
 _MAX_DEPTH = 4
 
@@ -76,11 +76,22 @@ def is_compiled(tree: Tree) -> bool:
     return any(_COMPILED.search(tree.text(name)) for name in ("setup.py", "pyproject.toml"))
 
 
-def extensions(tree: Tree) -> tuple[tuple[str, bool, str], ...]:
-    """Return (setup.py, whether it compiles CUDA, folder to make before) of the repository's own with unbuilt modules."""
-    found = [path for path in _setups(tree) if not _is_built(tree, parent(path))]
+def extensions(tree: Tree, program: str = "") -> tuple[tuple[str, bool, str], ...]:
+    """Return (setup.py, whether it compiles CUDA, folder to make before) of the repository's own with unbuilt modules.
+
+    Other projects of the repository than that of the file `program` are left out: they have requirements of their own.
+    """
+    own = (each for each in _setups(tree) if not _is_other_project(tree, parent(each), program))
+    found = [path for path in own if not _is_built(tree, parent(path))]
     return tuple(
         (path, "CUDAExtension" in tree.text(path), _made_folder(tree, parent(path))) for path in found
+    )
+
+
+def _is_other_project(tree: Tree, folder: str, program: str) -> bool:
+    is_around = folder == "." or program.startswith(f"{folder}/")
+    return not is_around and any(
+        tree.has(f"{folder}/{name}") for name in ("requirements.txt", "pyproject.toml")
     )
 
 

@@ -233,7 +233,7 @@ def _shell_script(
         everything = _ALL.fullmatch(stripped, assigned.end()) if assigned else None
         stripped = _with_arguments(stripped, given)
         if assigned and everything:
-            values[assigned[1]] = " ".join(_from_argument(everything, given))
+            values[assigned[1]] = " ".join(_from_argument(everything, given) or ())
         elif assigned:
             value = substitute(_word(stripped[assigned.end() :]), values, keep_unknown=True)
             if not re.search(r"[$`]", value):
@@ -296,13 +296,18 @@ def _with_arguments(line: str, given: Sequence[str]) -> str:
 
     if "$" not in line:
         return line
-    return _ONE.sub(one, _ALL.sub(lambda found: " ".join(_from_argument(found, given)) or found[0], line))
+
+    def every(found: re.Match[str]) -> str:
+        rest = _from_argument(found, given)
+        return found[0] if rest is None else " ".join(rest)
+
+    return _ONE.sub(one, _ALL.sub(every, line))
 
 
-def _from_argument(found: re.Match[str], given: Sequence[str]) -> Sequence[str]:
-    """Return the arguments that `$@` or `${@:3}` stands for; none if a shell has to quote one of them."""
+def _from_argument(found: re.Match[str], given: Sequence[str]) -> Sequence[str] | None:
+    """Return the arguments that `$@` or `${@:3}` stands for; None if a shell has to quote one of them."""
     rest = given[int(found[1] or 1) - 1 :]
-    return rest if all(map(_PLAIN.fullmatch, rest)) else ()
+    return rest if all(map(_PLAIN.fullmatch, rest)) else None
 
 
 def _word(text: str) -> str:

@@ -18,6 +18,7 @@ LAUNCH = "python -m torch.distributed.run --nproc_per_node=$GPUS train.py $CONFI
          "python -m torch.distributed.run --nproc_per_node=8 train.py a.py --seed 1"),
         ('CFG=$1\nshift\npython train.py $CFG "$@"\n', "bash run.sh a.yaml --lr 1", "python train.py a.yaml --lr 1"),
         ("RUN=${@:2}\npython train.py ${RUN}\n", "bash run.sh 8 --lr 1 --amp", "python train.py --lr 1 --amp"),
+        ("python train.py $1 ${@:3}\n", "bash run.sh a.py 8", "python train.py a.py"),
         ("MORE=${@:1}\npython train.py --lr 1 ${MORE}\n", "bash run.sh", "python train.py --lr 1"),
         ('python train.py --lr 1 "$@"\n', "bash run.sh", "python train.py --lr 1"),
         ("python train.py -c $1\n", "bash run.sh 'a;b'", "python train.py -c $1"),
@@ -70,3 +71,10 @@ def test_a_pythonpath_that_a_readme_or_script_exports_holds_for_its_programs(pro
     project.readme("bash run.sh") if is_script else project.readme(line, "python tools/train.py")
     assigned = project.facts().entrypoint.assigned
     assert assigned == ((f"PYTHONPATH={path}",) if path else ())
+
+
+def test_a_line_for_one_machine_comes_before_one_for_several(project):
+    project.program("train.py").readme(
+        "python train.py --num_machines 2 --rank 0", "python train.py -b 8 [--amp]"
+    )
+    assert project.facts().entrypoint.command == "python train.py -b 8 [--amp]"
