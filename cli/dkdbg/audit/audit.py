@@ -195,7 +195,7 @@ def _of_kind(
             yield from manifests.audit(path, document, debug)
         if not is_test(path) and not any(True for _ in manifests.pods(document)):
             yield from scripts.audit_document(path, document, debug)
-    if dockerfiles.is_requirements(path):
+    if dockerfiles.is_requirements(path, images):
         yield from dockerfiles.audit_requirements(path, text, images)
     if dockerfiles.is_dockerfile(path):
         yield from dockerfiles.audit(text, debug, ships=not is_for_debugging(path))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tomlkit.exceptions import TOMLKitError
@@ -14,7 +15,7 @@ from dkdbg.setup.detect.docker.dockerfile_syntax import NAME, json_words, parse_
 from dkdbg.setup.detect.values import elements, load_toml, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from dkdbg.setup.detect.docker.dockerfile_syntax import Instruction
 
@@ -37,6 +38,17 @@ _EXTRA = re.compile(
 _REQUIREMENTS = re.compile(
     r"[\w.-]*requirements[\w.-]*\.(?:txt|in)|environment[\w.-]*\.ya?ml|Pipfile|pyproject\.toml"
 )
+#: A list of packages that pip or uv installs.
+_READS = re.compile(r"(?:-r|--requirements?)[\s=]+[\"']?([\w./-]{1,200})")
+_FROM_STAGE = re.compile(r"--from=[\"']?([\w.-]+)")
+#: Folders of installed packages; the argument of pip and venv that names another one; tools with one in the project.
+_PACKAGES = re.compile(
+    r"(?:site|dist)-packages|(?:^|/)\.?v(?:irtual)?env\b|/\.local(?:/lib[^/]*)?$|^/usr(?:/local(?:/lib(?:/python[\d.]*)?)?)?$|^/opt/(?:conda|mamba)"
+)
+_PLACE = re.compile(
+    r"(?:\s--(?:prefix|target|root|user-base)|\s-t|\bv(?:irtual)?env(?:\s+--?[\w-]+){0,5}|\b(?:VIRTUAL_ENV|UV_PROJECT_ENVIRONMENT|PYTHONUSERBASE))[\s=]+[\"']?(/[\w./-]{1,200})"
+)
+_IN_PROJECT = re.compile(r"\buv\s+sync\b|\bvirtualenvs[.-]in-project\b|\bPOETRY_VIRTUALENVS_IN_PROJECT\b")
 _DEBUGGERS = ("debugpy", "ptvsd", "pydevd", "pydevd-pycharm")
 _DEBUGGER = re.compile(r"^[ \t]*(?:-[ \t]+)?[\"']?(debugpy|ptvsd|pydevd(?:-pycharm)?)(?![\w-])", re.MULTILINE)
 
@@ -77,9 +89,75 @@ def _shipped(stages: list[_Stage]) -> list[_Stage]:
     return found
 
 
+def _copied(stages: list[_Stage], shipped: list[_Stage]) -> list[_Stage]:
+    """Return the stages whose installed packages the production image copies, and the stages that those build on."""
+    found: list[_Stage] = []
+    for stage in [*shipped]:
+        for step in stage.steps:
+            origin = _FROM_STAGE.search(step.rest) if step.keyword == "COPY" else None
+            named = origin and next(
+                (each for at, each in enumerate(stages) if origin[1].lower() in {each.name, str(at)}), None
+            )
+            sources = [word for word in split(step.rest) if not word.startswith("--")][:-1]
+            while named and named not in (*shipped, *found) and _has_packages(named, sources):
+                found.append(named)
+                named = next((each for each in stages if each.name == named.base), None)
+    return found
+
+
+def _has_packages(stage: _Stage, sources: Iterable[str]) -> bool:
+    """Return whether one of the paths in a stage is a folder of installed packages, or has one below."""
+    runs = "\n".join(_text(step) for step in stage.steps if step.keyword in {"RUN", "ENV"})
+    places = {match[1].rstrip("/") for match in _PLACE.finditer(runs)}
+    if _IN_PROJECT.search(runs):
+        places |= {step.rest.strip().rstrip("/") for step in stage.steps if step.keyword == "WORKDIR"}
+    for source in (each.rstrip("/") for each in sources):
+        if _PACKAGES.search(source) or any(f"{place}/".startswith(f"{source}/") for place in places):
+            return True
+    return False
+
+
 def _text(step: Instruction) -> str:
     command = " ".join(json_words(step.rest)) if step.rest.startswith("[") else step.rest
     return "\n".join((command, *(each.replace("\\\n", " ") for each in step.heredocs)))
+
+
+def _located(step: Instruction, check: Callable[[str], Iterable[tuple[str, str]]]) -> Iterator[Found]:
+    """Yield what `check` finds in an instruction, at the line of a here-document that has it alone, if one does."""
+    lines: dict[tuple[str, str], int] = {}
+    for line, command in _heredoc_commands(step):
+        for each in check(command):
+            lines.setdefault(each, line)
+    for each in check(_text(step)):
+        yield lines.get(each, step.line), *each
+
+
+def _heredoc_commands(step: Instruction) -> Iterator[tuple[int, str]]:
+    """Yield the commands of here-documents with their first lines; a backslash continues a line."""
+    for begin, text in zip(step.heredoc_lines, step.heredocs, strict=True):
+        first, parts = begin, list[str]()
+        for number, line in enumerate(text.split("\n"), begin):
+            if not parts:
+                first = number
+            parts.append(line.removesuffix("\\"))
+            if not line.endswith("\\"):
+                yield first, " ".join(parts)
+                parts = []
+
+
+def _ships_debugger(text: str) -> Iterator[tuple[str, str]]:
+    if package := _installs(text):
+        yield SHIPS, f"the image has {package}"
+
+
+def _has_credentials(text: str) -> Iterator[tuple[str, str]]:
+    if secrets.has_credentials(text):
+        yield BUILD_SECRET, "RUN has a URL with a password"
+
+
+def _opens_or_waits(text: str) -> Iterator[tuple[str, str]]:
+    yield from commands.listens(text)
+    yield from commands.waits(text)
 
 
 def _installs(text: str) -> str:
@@ -94,10 +172,15 @@ def _installs(text: str) -> str:
 
 
 def installed(path: str, text: str) -> str:
-    """Return the text of the production image's RUN instructions, which names the requirements files it installs."""
-    stages = () if is_for_debugging(path) else _shipped(_stages(text)[1])
-    steps = (step for stage in stages for step in stage.steps)
-    return "\n".join(_text(step) for step in steps if step.keyword == "RUN")
+    """Return the RUN lines of the production image; they name the requirements files that it installs."""
+    stages = [] if is_for_debugging(path) else _stages(text)[1]
+    shipped = _shipped(stages)
+    steps = [step for stage in (*shipped, *_copied(stages, shipped)) for step in stage.steps]
+    lines = "\n".join(_text(step) for step in steps if step.keyword == "RUN")
+    copies = (split(step.rest) for step in steps if step.keyword in {"COPY", "ADD"})
+    pairs = [words for words in copies if len(words) == 2]
+    renamed = [old for old, new in pairs if _reads_list(lines, new.rsplit("/", 1)[-1])]
+    return "\n".join((lines, *(f"pip install -r {old}" for old in renamed)))
 
 
 def debug_ports(text: str) -> Iterator[int]:
@@ -118,11 +201,14 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
         for name in _secrets(step):
             yield step.line, BUILD_SECRET, f"{step.keyword} {name} is a secret in the image"
         if step.keyword == "RUN":
-            for rule, message in commands.containers(_text(step), debug):
-                yield step.line, rule, message
-            if secrets.has_credentials(_text(step)):
-                yield step.line, BUILD_SECRET, "RUN has a URL with a password"
-    for stage in _shipped(stages) if ships else ():
+            yield from _located(step, lambda each: commands.containers(each, debug))
+            yield from _located(step, _has_credentials)
+    shipped = _shipped(stages) if ships else []
+    for stage in _copied(stages, shipped):
+        for step in stage.steps:
+            if step.keyword == "RUN":
+                yield from _located(step, _ships_debugger)
+    for stage in shipped:
         entrypoint = ""
         for step in stage.steps:
             text_of = _text(step)
@@ -131,12 +217,12 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
             elif step.keyword == "CMD" and step.rest.startswith("["):  # CMD has the arguments of ENTRYPOINT
                 text_of, entrypoint = f"{entrypoint} {text_of}", ""
             if step.keyword in {"CMD", "ENTRYPOINT", "RUN", "ENV", "HEALTHCHECK", "COPY"}:
-                for rule, message in (*commands.listens(text_of), *commands.waits(text_of)):
-                    yield step.line, rule, message
+                whole = replace(step, rest=text_of) if step.keyword == "CMD" else step
+                yield from _located(whole, _opens_or_waits)
             if step.keyword in {"CMD", "ENTRYPOINT"} and commands.starts_debugger(text_of):
                 yield step.line, SHIPS, "the image starts its program under a debugger"
-            if step.keyword == "RUN" and (package := _installs(text_of)):
-                yield step.line, SHIPS, f"the image has {package}"
+            if step.keyword == "RUN":
+                yield from _located(step, _ships_debugger)
             if step.keyword in {"COPY", "ADD"} and "agent.pyz" in text_of:
                 yield step.line, SHIPS, "the image has dkdbg's agent"
             for word in split(step.rest) if step.keyword == "EXPOSE" else ():
@@ -160,9 +246,22 @@ def _secrets(step: Instruction) -> Iterator[str]:
             yield name
 
 
-def is_requirements(path: str) -> bool:
-    """Return whether a file lists packages to install, by its name."""
-    return _REQUIREMENTS.fullmatch(path.rsplit("/", 1)[-1]) is not None
+def is_requirements(path: str, images: Mapping[str, str]) -> bool:
+    """Return whether a file lists packages to install, by its name, or as an image's RUN lines install it."""
+    name = path.rsplit("/", 1)[-1]
+    return _REQUIREMENTS.fullmatch(name) is not None or (
+        name.endswith((".txt", ".in", ".pip")) and any(_reads_list(lines, name) for lines in images.values())
+    )
+
+
+def _reads_list(lines: str, name: str) -> bool:
+    """Return whether RUN lines install a list of packages of that name."""
+    return name in _lists_of(lines)
+
+
+@functools.lru_cache(maxsize=256)
+def _lists_of(lines: str) -> frozenset[str]:
+    return frozenset(match[1].rsplit("/", 1)[-1] for match in _READS.finditer(lines))
 
 
 def audit_requirements(path: str, text: str, images: Mapping[str, str]) -> Iterator[Found]:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Gpu = Literal["required", "optional", "none"]
+#: Distributions that are released with torch, each version for one version of torch.
+WITH_TORCH = frozenset({"torchaudio", "torchtext", "torchvision"})
 GPU_NEEDS: tuple[Gpu, ...] = ("required", "optional", "none")
 #: `docker`: only the image installs packages; `setuptools`: setup.py or a pyproject without another manager's table.
 PackageManager = Literal[
@@ -143,6 +145,7 @@ class DockerfileFact:
         venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
         exposed: ports of EXPOSE.
         env: ENV and ARG values of the final stage, which the container's shell would expand.
+        kept: the names in `env` that ENV sets, and containers have.
         inputs: the part of its context that the image is built from, see setup/detect/docker/dockerfile.py; None for
             all.
     """
@@ -164,6 +167,7 @@ class DockerfileFact:
     venvs: tuple[str, ...] = ()
     exposed: tuple[int, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    kept: frozenset[str] = frozenset()
     inputs: tuple[str, ...] | None = None
 
 
@@ -394,6 +398,7 @@ class RepoFacts:
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
         index_options: options of pip for the repository's indexes, as `--extra-index-url`, URL.
+        readme_links: options of pip for the README's pages of wheels, for what only the README installs.
         indexed: (URL, requirements) of each index that is named only for these requirements.
         below: path of `root` below the root of its git repository, `a/b`; empty if it is that root.
         projects: the projects in a repository that has several, and is not a project itself.
@@ -402,6 +407,9 @@ class RepoFacts:
             setup/detect/docker/installed.py.
         source_root: folder that the repository's packages are imported from, None without packages.
         compiled: whether the repository's packages have compiled parts.
+        extensions: (setup.py, whether it compiles CUDA, folder to make before) of those that compile extension modules
+            which are not built here. Cython names a module after the package that setup.py lies in, and an in-place
+            build writes into a folder of that name.
         missing: script that the command names and the repository lacks, relative to the root; else empty.
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files,
             including those for one Dockerfile alone.
@@ -454,11 +462,13 @@ class RepoFacts:
     extras: tuple[str, ...] = ()
     torch_index: str | None = None
     index_options: tuple[str, ...] = ()
+    readme_links: tuple[str, ...] = ()
     indexed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     docker_run: DockerRun | None = None
     installed: tuple[tuple[str, str], ...] = ()
     source_root: str | None = None
     compiled: bool = False
+    extensions: tuple[tuple[str, bool, str], ...] = ()
     missing: str = ""
     dockerignores: tuple[tuple[str, bool], ...] = ()
     terminal: str = ""

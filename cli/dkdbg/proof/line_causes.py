@@ -50,7 +50,11 @@ def causes(asked: Asked) -> Iterator[Finding]:
         processes.extend(_of_processes(session))
     if not has_run:
         processes.extend(_of_cluster(session))
-    is_certain = any(each.link == "mapping" or (loaded and each.cause not in _PERHAPS) for each in others)
+    is_certain = any(
+        each.link == "mapping" or each.cause == "not-python" or (loaded and each.cause not in _PERHAPS)
+        for each in others
+    )
+    is_certain |= not loaded and bool(_namesakes(asked))
     yield from (*others, *processes) if is_certain else (*processes, *others)
 
 
@@ -124,9 +128,11 @@ def _of_cluster(session: LineSession) -> Iterator[Finding]:
 
 def _not_loaded(asked: Asked) -> Iterator[Finding]:
     session = asked.session
-    if not session.processes or session.unhooked:
-        return  # another cause reports them
+    if not session.processes:
+        return  # reported already
     silent = [each for each in session.processes if not each.answered]
+    if session.unhooked and len(silent) == len(session.processes):
+        return
     if all(each.ended for each in session.processes):
         yield _ended(session.name)
         return
@@ -154,12 +160,7 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
     if has_interpreters := [each for each in session.processes if each.has_interpreters]:
         yield _in_interpreters(has_interpreters, f"has not loaded {asked.path.name}")
         return
-    others = [
-        file
-        for each in session.processes
-        for file in each.files
-        if any(file.file.path.startswith(f"{root}/") for _, root in asked.entry.mappings)
-    ]
+    others = _namesakes(asked)
     other = f"; another file of that name is loaded: {others[0].file.path}" if others else ""
     yield Finding(
         link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}{other}",
@@ -168,6 +169,16 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
         if others
         else "either nothing has imported it yet (in streamlit a request imports it: dkdbg up, then open the address that it prints), or exec ran its source without a file name, or another program runs: dkdbg where shows which",
     )  # fmt: skip
+
+
+def _namesakes(asked: Asked) -> list[LoadedFile]:
+    """Return the loaded files of the asked one's name in mapped folders."""
+    return [
+        file
+        for each in asked.session.processes
+        for file in each.files
+        if any(file.file.path.startswith(f"{root}/") for _, root in asked.entry.mappings)
+    ]
 
 
 def _in_interpreters(processes: Sequence[Process], says: str) -> Finding:

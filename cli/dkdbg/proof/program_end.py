@@ -38,7 +38,7 @@ _START_CAUSES = (
     (r"an address of the service is taken", "start", "address-taken"),
     (r"already in use|already allocated|ports are not available|no free port", "port", "port-taken"),
     (r"idles: no program", "setup", "no-program"),
-    (r"source metadata|pull access denied|manifest unknown|failed to do request|/v2/|short-name", "image", "base-image-absent"),
+    (r"No such image|source metadata|pull access denied|manifest unknown|failed to do request|/v2/|short-name", "image", "base-image-absent"),
     (r"no such service|undefined service", "setup", "service-absent"),
     (r"that yours depends on", "start", "dependency-fails"),
     (r"your compose file calls external", "setup", "external-absent"),
@@ -393,6 +393,14 @@ def _of_submodule(module: str, text: str, around: Around) -> Finding:
             f"another {package} comes first on Python's path: put the folder above yours on PYTHONPATH in the service's environment, or rename one of them", text,
         )  # fmt: skip
     folder = re.sub(r"(?:/__\w+__)?\.py$", "", around.file_of(package) or package.replace(".", "/"))
+    # The last part of the traceback's import: `from .align.core import x` lacks align.align before align.align.core.
+    asked = re.findall(r"^[ \t]+from [\w.]{0,200}?(\w{1,100}) import ", text, re.MULTILINE)[-1:]
+    source = next(filter(None, (around.lies_at(f"{each}.pyx") for each in (name, *asked))), "")
+    if source:
+        return _finding(
+            "own-module", f"your package {package} has no {name}: {source} is not compiled",
+            "build it in the checkout, which is mounted: dkdbg init prints the line that does", text,
+        )  # fmt: skip
     return _finding(
         "own-module", f"your package {package} has no {name}: there is no {folder}/{name}.py",
         f"correct the name, or restore the file: git log --all --stat -- '*{name}.py' shows a renamed or deleted one, git submodule update --init fetches a submodule's; "

@@ -108,7 +108,7 @@ LEAKS = {
     "a command behind an entrypoint": ("compose.yaml", COMPOSE + "    entrypoint: [python, -m, debugpy]\n    command: [--listen, '0.0.0.0:5678', a.py]\n", 5, "open-debug-port"),
     "CMD behind an ENTRYPOINT": ("Dockerfile", 'FROM a\nENTRYPOINT ["python", "-m", "debugpy"]\nCMD ["--listen", "0.0.0.0:5678", "a.py"]\n', 3, "open-debug-port"),
     "a Dockerfile in a compose file": ("compose.yaml", "services:\n  app:\n    build:\n      dockerfile_inline: |\n        FROM a\n        RUN pip install debugpy\n", 6, "debugger-ships"),
-    "a script in a Dockerfile": ("Dockerfile", "FROM a\nCOPY <<EOF /run.sh\npython -m debugpy --listen 0.0.0.0:5678 a.py\nEOF\n", 2, "open-debug-port"),
+    "a script in a Dockerfile": ("Dockerfile", "FROM a\nCOPY <<EOF /run.sh\npython -m debugpy --listen 0.0.0.0:5678 a.py\nEOF\n", 3, "open-debug-port"),
     "a password in RUN": ("Dockerfile", "FROM a\nRUN pip install -i https://me:s3cr3t@pypi.example/simple a\n", 2, "secret-in-build"),
     "another kind of secret in ARG": ("Dockerfile", "FROM a\nARG GITHUB_PAT\n", 2, "secret-in-build"),
     "values of a chart": ("chart/values.yaml", "a:\n  args:\n    - -m\n    - debugpy\n    - --listen\n    - 0.0.0.0:5678\n    - a.py\n", 3, "open-debug-port"),
@@ -132,7 +132,12 @@ LEAKS = {
     "a default of an option": ("a.py", "import debugpy\np.add_argument('--debug-host', default='0.0.0.0')\ndebugpy.listen((p.parse_args().debug_host, 5678))\n", 3, "open-debug-port"),
     "values with a switch for an API's page": ("chart/values.yaml", "swagger: true\nsecurityContext: {x: 1}\nrun: python -m debugpy --listen 0.0.0.0:5678 a.py\n", 3, "open-debug-port"),
     "the name of the host": ("a.py", "import socket, debugpy\ndebugpy.listen((socket.gethostname(), 5678))\n", 2, "open-debug-port"),
-    "an image with debugpy by a here-document": ("Dockerfile", "FROM a\nRUN <<EOF\npip install \\\n  debugpy\nEOF\n", 2, "debugger-ships"),
+    "an image with debugpy by a here-document": ("Dockerfile", "FROM a\nRUN <<EOF\npip install \\\n  debugpy\nEOF\n", 3, "debugger-ships"),
+    "a line of a here-document": ("Dockerfile", "FROM a\nRUN <<EOF\nset -e\n\npip install debugpy\nEOF\n", 5, "debugger-ships"),
+    "a copied venv": ("Dockerfile", "FROM a AS build\nRUN python -m venv /opt/env && /opt/env/bin/pip install debugpy\nFROM a\nCOPY --from=build /opt/env /opt/env\n", 2, "debugger-ships"),
+    "a copied prefix": ("Dockerfile", "FROM a\nRUN pip install --prefix=/install debugpy\nFROM b\nCOPY --from=0 /install /usr/local\n", 2, "debugger-ships"),
+    "copied packages": ("Dockerfile", "FROM a AS base\nRUN pip install debugpy\nFROM base AS build\nRUN make\nFROM b\nCOPY --from=build /usr/local/lib/python3.10/site-packages /usr/local/lib/python3.10/site-packages\n", 2, "debugger-ships"),
+    "a copied project with its venv": ("Dockerfile", "FROM a AS build\nWORKDIR /app\nRUN uv sync && uv pip install debugpy\nFROM b\nCOPY --from=build /app /app\n", 3, "debugger-ships"),
     "a key in one line": ("a.json", '{"key": "-----BEGIN ' + "PRIVATE KEY-----" + '\\r\\nMIIEvQIBADANBgkqhkiG9w0B"}\n', 1, "token-in-file"),
     "a key that was escaped twice": (".env", "KEY=-----BEGIN " + "PRIVATE KEY-----" + "\\\\nMIIEvQIBADANBgkqhkiG9w0B\n", 1, "token-in-file"),
     "a key": ("deploy.pem", "-----BEGIN OPENSSH " + "PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\n", 1, "token-in-file"),
@@ -291,6 +296,26 @@ def test_each_document_of_a_file_is_read(tmp_path, audit):
     text = (safe + safe.replace("false", "true")) * 20
     lines = {(f"a.yaml:{at}", "privileged") for at, line in enumerate(text.split("\n"), 1) if "true" in line}
     assert places(audit(written(tmp_path, {"a.yaml": text})).out) == lines
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "COPY pins/prod.txt /tmp/list.txt\nRUN pip install -r /tmp/list.txt\n",
+        "COPY pins/prod.txt .\nRUN uv pip install --requirement prod.txt\n",
+        "FROM a AS build\nCOPY pins/prod.txt /r.txt\nRUN pip install --prefix /x -r /r.txt\nFROM a\nCOPY --from=build /x /usr\n",
+    ],
+)
+def test_a_list_of_packages_counts_by_the_name_that_the_image_installs_it_under(tmp_path, audit, lines):
+    files = {"pins/prod.txt": "torch\ndebugpy\n", "pins/more.txt": "debugpy\n"}
+    root = written(tmp_path, {"Dockerfile": f"FROM a\n{lines}", **files})
+    assert places(audit(root).out) == {("pins/prod.txt:2", "debugger-ships")}
+
+
+@pytest.mark.parametrize("copied", ["/src/dist", "/app/client/dist"])
+def test_a_stage_of_which_only_its_products_are_copied_ships_no_debugger(tmp_path, audit, copied):
+    text = f"FROM a AS build\nRUN pip install debugpy\nFROM b\nCOPY --from=build {copied} /x\n"
+    assert audit(written(tmp_path, {"Dockerfile": text})).code == 0
 
 
 def test_requirements_are_those_of_the_image(tmp_path, audit):

@@ -86,6 +86,22 @@ def test_a_process_without_the_agent_comes_after_a_cause_that_is_certain(root, f
 
 
 @pytest.mark.parametrize(
+    ("asked", "loaded", "expected"),
+    [
+        ("utils.py", "/app/lib/utils.py", ["not-loaded", "hook-missing"]),
+        ("utils.py", "/usr/lib/other.py", ["hook-missing", "not-loaded"]),
+        ("page.html", "/usr/lib/other.py", ["not-python", "hook-missing"]),
+    ],
+)
+def test_a_process_without_the_agent_hides_no_cause_why_the_others_lack_the_file(
+    root, asked, loaded, expected
+):
+    (root / "page.html").write_text("<p>\n")
+    unhooked = ({"name": "worker.py", "why": "python -S"},)
+    assert causes(root, asked, loaded, unhooked=unhooked) == expected
+
+
+@pytest.mark.parametrize(
     ("ran", "expected"), [(False, ["ray-outside", "never-reached"]), (None, ["ray-outside"]), (True, [])]
 )
 def test_a_line_that_has_not_run_in_a_driver_may_run_in_a_ray_cluster_without_the_agent(root, ran, expected):

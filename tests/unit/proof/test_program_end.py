@@ -197,6 +197,14 @@ def test_a_file_that_an_own_package_lacks_is_named(files, module, says):
     assert (found.cause, says in found.says) == ("own-module", True)
 
 
+@pytest.mark.parametrize(("line", "module"), [(".core", "align.core"), (".align.core", "align.align")])
+def test_an_own_module_that_is_not_compiled_is_named_with_its_source(line, module):
+    text = f"{TRACEBACK}    from {line} import path\nModuleNotFoundError: No module named '{module}'\n"
+    sources = {"core.pyx": "align/core.pyx"}
+    found = cause_of(text, 1, replace(AROUND, own={"align"}, lies_at=lambda path: sources.get(path, "")))
+    assert found.says.endswith(": align/core.pyx is not compiled")
+
+
 @pytest.mark.parametrize(
     ("error", "has"),
     [

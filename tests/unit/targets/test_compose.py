@@ -47,6 +47,7 @@ MESSAGES = {
     'Error response from daemon: Get "https://registry.invalid/v2/": dial tcp: lookup registry.invalid on 10.0.0.53:53: no such host': "base image",
     "failed to create network x_default: Error response from daemon: could not find an available, non-overlapping IPv4 address pool among the defaults to assign to the network": "address range",
     "failed to create network x_default: Error response from daemon: all predefined address pools have been fully subnetted": "address range",
+    "Error response from daemon: No such image: shared:dev": "image is not on this machine|docker compose build",
     "application not healthy after 3s": "in time",
     'unable to start container process: exec: "sh": executable file not found in $PATH: unknown': "no sh on PATH|if your service sets PATH",
     "container x-app-debug-1 exited (3)": "ended before",

@@ -929,3 +929,111 @@ def test_a_missing_program_is_looked_for_in_the_working_directory_of_the_service
     repository.write("app.py", TRAIN).write("compose.yaml", f"services: {{web: {service}}}\n")
     engine["mlbox:1"] = ("WORKDIR /w",)
     assert any("gone.py" in note for note in repository.plan(ask=engine.get).notes)
+
+
+def test_an_address_that_github_has_switched_off_is_fetched_by_https(repository):
+    repository.write("train.py", TRAIN).write("requirements.txt", "git+git://github.com/org/kit.git\n")
+    text = repository.written("Dockerfile")
+    assert 'RUN git config --system url."https://github.com/".insteadOf git://github.com/\n' in text
+    repository.write("requirements.txt", "git+https://github.com/org/kit.git\n")
+    assert "insteadOf" not in repository.written("Dockerfile")
+
+
+def test_a_git_package_of_the_readme_is_tried_once_with_and_once_without_isolation(repository):
+    repository.write("train.py", "import kit\n" + TRAIN).readme(
+        "pip install torch git+https://example.org/kit.git", "python train.py"
+    )
+    assert repository.written("Dockerfile").count("pip install git+") == 1
+    assert repository.written("Dockerfile").count("--no-build-isolation git+") == 1
+
+
+def test_a_command_that_begins_with_the_images_entrypoint_does_not_get_it_twice(repository):
+    repository.write(
+        "pyproject.toml", "[project]\nname='kit'\nversion='1'\n[project.scripts]\nkit='kit.cli:main'\n"
+    )
+    repository.write("kit/__init__.py").program("kit/cli.py").write(
+        "Dockerfile", SLIM + 'ENTRYPOINT ["kit"]\n'
+    )
+    repository.write(
+        ".devcontainer/devcontainer.json",
+        '{"dockerComposeFile": "compose.yml", "service": "app", "postCreateCommand": "pip install -e ."}',
+    ).write(".devcontainer/Dockerfile", "FROM python:3.11\n")
+    service = "{build: {context: .., dockerfile: .devcontainer/Dockerfile}, command: sleep infinity}"
+    repository.write(".devcontainer/compose.yml", f"services: {{app: {service}}}\n")
+    assert repository.readme("kit serve").plan().service.argv == ("kit", "serve")
+    repository.write("Dockerfile", SLIM + 'ENTRYPOINT ["kit"]\nCMD ["start", "--all"]\n')
+    assert repository.plan().service.argv == ("kit", "start", "--all")
+
+
+@pytest.mark.parametrize(("imported", "held"), [("torch\nnet.cuda()", "a GPU"), ("csv", "the container")])
+def test_the_reason_for_a_limited_wait_names_a_gpu_only_where_there_is_one(repository, imported, held):
+    repository.program("main.py", f"import {imported}")
+    assert [each for each in repository.plan().decisions if f"{held} should not be held" in each.why]
+
+
+EXTENSION = "from setuptools import setup\nfrom Cython.Build import cythonize\nsetup(ext_modules=cythonize('a.pyx'))\n"
+CUDA = "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\nextension = CUDAExtension\nsetup(ext_modules=[extension('a', [])])\n"
+
+
+def test_an_extension_module_of_the_repository_is_said_with_the_line_that_builds_it_and_gets_its_tools(
+    repository,
+):
+    repository.write("train.py", TRAIN).write("requirements.txt", "torch\n").write("ops/setup.py", EXTENSION)
+    (note,) = [each for each in repository.plan().notes if each.startswith("ops/setup.py compiles")]
+    assert note.endswith("--entrypoint sh app-debug -c 'cd ops && python setup.py build_ext --inplace'")
+    text = repository.written("Dockerfile")
+    assert " build-essential" in text
+    assert "pip install -r requirements.txt setuptools cython" in text
+    repository.write("ops/__init__.py")
+    assert [each for each in repository.plan().notes if "cd ops && mkdir -p ops && python setup.py" in each]
+    repository.write("ops/setup.py", CUDA)
+    assert [each for each in repository.plan().notes if "DKDBG_BASE has to name an image with nvcc" in each]
+    repository.write("ops/requirements.txt", "numpy\n")  # another project
+    assert not [each for each in repository.plan().notes if "setup.py compiles" in each]
+    (repository.root / "ops/requirements.txt").unlink()
+    repository.write("setup.py", "from setuptools import setup\nsetup(name='x', ext_modules=[])\n")
+    assert next(each for each in repository.plan().notes if "compiles" in each).startswith("ops/setup.py")
+    repository.write("ops/a.cpython-311-x86_64-linux-gnu.so")
+    assert not [each for each in repository.plan().notes if "setup.py compiles" in each]
+
+
+def test_what_the_readme_installs_beside_the_requirements_and_the_program_imports_is_installed(repository):
+    repository.write("train.py", "import torch, torchvision, timm, tqdm, mmcv\n" + TRAIN)
+    repository.write("requirements.txt", "tqdm\n").readme(
+        "conda install pytorch=1.13.1 torchvision=0.14.1 cudatoolkit=11.7 -c pytorch",
+        "pip install mmcv-full==1.2.2 -f https://example.org/mmcv/index.html",
+        "pip install timm==0.3.2 black mmcv",
+        "pip install -r requirements.txt",
+        "python train.py",
+    )
+    runs = [each.run for each in repository.plan().image.installs]
+    assert any(each.endswith(" torch==1.13.1 torchvision") for each in runs)
+    more = "mmcv-full==1.2.2 timm==0.3.2 -f https://example.org/mmcv/index.html"
+    assert any(each.endswith(f"-r requirements.txt {more}") for each in runs), runs
+    assert not [each for each in repository.plan().notes if "not list" in each]
+
+
+def test_a_service_whose_dockerfile_is_not_in_the_repository_is_not_chosen(repository):
+    repository.program("train.py").readme("python train.py").write(
+        "deploy/compose.yml",
+        "services: {app: {build: {context: ., dockerfile: run/Dockerfile}, command: python train.py}}\n",
+    )
+    assert repository.plan().service.extends is None
+    repository.write("deploy/run/Dockerfile", "FROM python:3.11\n")
+    assert repository.plan().service.extends.name == "app"
+
+
+def test_the_variables_of_a_dockerfile_whose_python_is_too_old_are_kept(repository):
+    repository.write(
+        "Dockerfile", "FROM python:3.6\nARG JOBS=4\nWORKDIR /code\nCOPY . .\nENV MUJOCO_GL=egl\n"
+    )
+    with (repository.root / "Dockerfile").open("a") as file:
+        file.write(
+            "ENV PYTHONPATH=/code/src:/opt/x PIP_NO_CACHE=1 API_TOKEN=x OUT=/out\nCMD python train.py\n"
+        )
+    environment = repository.write("train.py", TRAIN).service()["environment"]
+    assert (environment["MUJOCO_GL"], environment["PYTHONPATH"]) == ("egl", "/workspace/src")
+    assert not {"JOBS", "PIP_NO_CACHE", "API_TOKEN", "OUT"} & set(environment)
+    assert any("of your Dockerfiles only ENV is used" in each for each in repository.plan().notes)
+    repository.empty().write("train.py", TRAIN).readme("conda create -n x python=3.6", "python train.py")
+    assert not [each for each in repository.plan().notes if "your Dockerfiles" in each]

@@ -61,7 +61,8 @@ def without_blanks(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...
             and len(kept) > 1
             and kept[-1].startswith("-")
             and "=" not in kept[-1]
-            and kept[-1] not in {"-", "--", "-m"}
+            and kept[-1] not in {"-", "--"}
+            and (kept[-1] != "-m" or any(each.endswith(".py") for each in kept))
         ):
             left.append(f"{kept.pop()} {word}")
         else:

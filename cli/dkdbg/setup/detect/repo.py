@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dkdbg.core.facts import BY_USER, Project, PythonFact, RepoFacts, Rival, TorchFact
+from dkdbg.core.facts import BY_USER, WITH_TORCH, Project, PythonFact, RepoFacts, Rival, TorchFact
 from dkdbg.errors import DkdbgError
 from dkdbg.launchers.lines.command_lines import port_of
 from dkdbg.setup.detect.accelerator.frameworks import places_itself, uses_accelerator
@@ -17,7 +18,13 @@ from dkdbg.setup.detect.around import below_git_root, is_set_up
 from dkdbg.setup.detect.docker import service
 from dkdbg.setup.detect.docker.dockerfile import keeps_bytecode_out, run_lines, takes_system_python
 from dkdbg.setup.detect.docker.images import read_image
-from dkdbg.setup.detect.docker.installed import how_installed, is_compiled, source_root
+from dkdbg.setup.detect.docker.installed import (
+    build_tools,
+    extensions,
+    how_installed,
+    is_compiled,
+    source_root,
+)
 from dkdbg.setup.detect.docker.service import harmless_scripts, passing_scripts, shell_scripts
 from dkdbg.setup.detect.files import MAX_TEXT_BYTES, MAX_WALK_S, Tree, parent
 from dkdbg.setup.detect.launch.candidates import modules_of
@@ -130,13 +137,15 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
     always = {"mpi4py", "opencv-python", "soundfile"} if wanted or needs_nothing else None
     imported = imports.distributions(survey.imported)
     needed = {name for name in imported if always is None or name in always}
-    apt, build_apt = system_packages((*wanted, *requirements), needed)
+    apt, build_apt = system_packages((*wanted, *requirements), needed, compiles=bool(extensions(tree)))
     places = named_in(survey.dependency_files)
     dockerfiles = [
         *([chosen.dockerfile] if chosen and chosen.dockerfile else []),
         *survey.dockerfiles.values(),
     ]
     scripts = shell_scripts(tree)
+    tools = build_tools(tree) if wanted or requirements else ()
+    of_readme = _of_readme(survey, {item.name for item in wanted})
     return RepoFacts(
         root=tree.root,
         name=tree.root.name,
@@ -145,11 +154,16 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         dependency_files=survey.manager.files,
         requirements=tuple(item.requirement for item in requirements),
         declared=tuple(dict.fromkeys(item.requirement for item in wanted)),
-        undeclared=_undeclared(survey, {item.name for item in wanted}),
+        undeclared=(
+            *_undeclared(survey, {item.name for item in wanted}),
+            *(item.requirement for item in of_readme),
+            *tools,
+        ),
         beside=_beside(survey, frozenset(wanted)),
         unnamed=tuple(
             (name, places.get(name, ""))
-            for name in guessed or _unnamed(survey, {item.name for item in wanted})
+            for name in guessed or _unnamed(survey, {item.name for item in (*wanted, *of_readme)})
+            if name not in tools
         ),
         included=included_files(tree, survey.manager.files),
         installs_itself=installs_itself(tree, survey.manager.files)
@@ -186,6 +200,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
             *(word for file in files for word in file.index_options),
             *(find_links(survey.install_text()) if requirements else ()),
         ),
+        readme_links=find_links(survey.install_text()) if of_readme else (),
         indexed=tuple(
             (index, tuple(item.requirement for item in wanted if item.index == index))
             for index in dict.fromkeys(item.index for item in wanted)
@@ -199,6 +214,7 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         ),
         source_root=source_root(tree, survey.packages()),
         compiled=is_compiled(tree),
+        extensions=extensions(tree, (survey.entry.file or "") if survey.entry else ""),
         missing=survey.missing,
         dockerignores=tuple(
             (path, keeps_bytecode_out(tree.text(path))) for path in tree.matching(_DOCKERIGNORE)
@@ -394,6 +410,27 @@ def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
             for name in ("numpy", "tensorboard")
             if "torch" in named and name in imported and name not in named
         ),
+    )
+
+
+def _of_readme(survey: Survey, named: set[str]) -> tuple[Wanted, ...]:
+    """Return what the README installs besides the declared requirements, and the program imports.
+
+    Packages that are released with torch have no version: it has to fit torch's, and pip finds the one that does.
+    """
+    if not named or survey.manager.manager not in {"pip", "setuptools"}:
+        return ()
+    text = survey.install_text()
+    at_once = imports.distributions(imports.imported_at_once(survey.tree, _program(survey)))
+    imported = set(imports.distributions(survey.imported)) & WITH_TORCH | set(at_once)
+    known = {"torch", "numpy", "tensorboard", *map(imports.stem, named)}
+    stems = {imports.stem(each) for each in imported} - known
+    first: dict[str, Wanted] = {}
+    for item in (*installed(text), *installed_by_conda(text)):
+        if imports.stem(item.name) in stems:
+            first.setdefault(imports.stem(item.name), item)
+    return tuple(
+        replace(item, spec="", url=None) if item.name in WITH_TORCH else item for item in first.values()
     )
 
 

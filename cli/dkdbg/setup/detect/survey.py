@@ -80,7 +80,7 @@ class Survey:
         )
         self.dependency_files = read_dependency_files(tree)
         self.scripts = self._scripts()
-        self.docker_run = read_docker_run(tree)
+        self.docker_run = read_docker_run(tree, self.project_names())
         self.devcontainers = read_devcontainers(tree)
         self.dockerfile_texts = self._dockerfile_texts()
         self.dockerfiles = {
@@ -237,9 +237,15 @@ class Survey:
             if wanted is not None
             or (
                 each.fact.says & {"image", "build"}
+                and not self._lacks_dockerfile(each)
                 and not (read and each.fact.needs and each.fact.file not in read)
             )
         )
+
+    def _lacks_dockerfile(self, item: RunningService) -> bool:
+        """Return whether a service has nothing but a build section whose Dockerfile is not in the repository."""
+        fact = item.fact
+        return "image" not in fact.says and fact.context is not None and fact.dockerfile is None
 
     def _main_dockerfile(self) -> DockerfileFact | None:
         """Return the program's Dockerfile: the service's, or one in the root, in `docker/`, or of a dev container."""

@@ -8,7 +8,7 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg.core.facts import PROJECT_FILES
+from dkdbg.core.facts import PROJECT_FILES, WITH_TORCH
 from dkdbg.core.plan import Decision, ImagePlan, Install
 from dkdbg.printable import printable
 from dkdbg.setup.plan import literal
@@ -116,7 +116,7 @@ def _patch(version: str) -> str:
 
 
 def _apt(facts: RepoFacts, base: str, more: tuple[str, ...]) -> tuple[str, ...]:
-    own_python = ("python3", "python3-pip", "python3-venv") if base == DEVEL_BASE else ()
+    own_python = ("python3", "python3-dev", "python3-pip", "python3-venv") if base == DEVEL_BASE else ()
     return tuple(dict.fromkeys((*own_python, *facts.apt, *facts.build_apt, *more)))
 
 
@@ -158,17 +158,33 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     first = _torch_first(facts)
     if requirement_files and not facts.installs_itself:
         flags = " ".join(f"-r {shlex.quote(name)}" for name in requirement_files)
+        words = " ".join((flags, *map(shlex.quote, (*_undeclared(facts), *facts.readme_links))))
+        run = f"pip install{_index(facts)} {words}"
+        early = _before_builds(facts)
+        if early:
+            run = f"{run} || pip install --no-build-isolation{_index(facts)} {words}"
         return (
             *first,
-            Install(
-                run=f"pip install{_index(facts)} {' '.join((flags, *map(shlex.quote, _undeclared(facts))))}",
-                copy=(*requirement_files, *facts.included),
-            ),
+            *early,
+            Install(run=run, copy=(*requirement_files, *facts.included)),
             *_from_names(facts.beside, _index(facts)),
         )
     names = (*(facts.declared or facts.requirements), *_undeclared(facts))
     index = _index(facts) + "".join(f" {shlex.quote(word)}" for word in facts.index_options)
     return (*first, *_from_own_indexes(facts), *_from_names(names, index))
+
+
+def _before_builds(facts: RepoFacts) -> tuple[Install, ...]:
+    """Return an installation of the requirements that the other ones import while they build; empty if none is built.
+
+    Source packages such as flash-attn and cocoapi import torch, numpy or Cython in their setup.py.
+    """
+    built = {each for each in facts.declared if _bare(each) in NO_ISOLATION or "git+" in each}
+    plain = [each for each in facts.declared if each not in built and literal.is_requirement(each)]
+    index = _index(facts) + "".join(f" {shlex.quote(word)}" for word in facts.index_options)
+    return (
+        (Install(run=f"pip install{index} setuptools wheel {shlex.join(plain)}"),) if built and plain else ()
+    )
 
 
 def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
@@ -178,7 +194,10 @@ def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
     """
     version = facts.torch.version if facts.torch else None
     is_old = version is not None and _version_key(version) < (2, 3)
-    return tuple("numpy<2" if name == "numpy" and is_old else name for name in facts.undeclared)
+    first = WITH_TORCH if _torch_first(facts) else ()
+    return tuple(
+        "numpy<2" if name == "numpy" and is_old else name for name in facts.undeclared if name not in first
+    )
 
 
 def _index(facts: RepoFacts) -> str:
@@ -193,7 +212,8 @@ def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
         return ()
     version = facts.torch.version.split("+")[0] if facts.torch.version else ""
     exact = version.count(".") == 2 and version.replace(".", "").isdigit()
-    return (Install(run=f"pip install{_index(facts)} torch{f'=={version}' if exact else ''}"),)
+    with_it = "".join(f" {name}" for name in facts.undeclared if name in WITH_TORCH)
+    return (Install(run=f"pip install{_index(facts)} torch{f'=={version}' if exact else ''}{with_it}"),)
 
 
 def gpu_extra(facts: RepoFacts) -> str | None:

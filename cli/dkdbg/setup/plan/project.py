@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from pathlib import PurePosixPath
-from posixpath import join, normpath
+from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING
 
 from dkdbg.core.compose_names import main_files
@@ -31,6 +32,7 @@ from dkdbg.setup.plan.service import (
     plan_service,
     user_of,
     why_mapping,
+    workspace_of,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +42,13 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
     from dkdbg.core.plan import ServicePlan
 
+#: Variables about the image itself, its folders and its installation, and secrets.
+_OF_IMAGE = re.compile(
+    r"(?:PIP|UV|POETRY|CONDA|MAMBA|NVIDIA|CUDA|CUDNN|NCCL|DEBIAN|LC)_\w+|\w*(?:PATH|HOME|ROOT|DIR|VERSION|PREFIX|ARCH_LIST|NVCC_FLAGS)"
+    r"|PYTHON\w*|LANG|LANGUAGE|TZ|SHELL|USER|FORCE_CUDA|\w*(?:KEY|TOKEN|SECRET|PASS|PASSWORD|AUTH)"
+)
+#: Maximum setup.py files to name in notes.
+_MAX_EXTENSIONS = 3
 DEVCONTAINER = ".devcontainer/devcontainer.json"
 #: Path of dkdbg's dev container if the user has one already; the editor offers both.
 SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
@@ -67,6 +76,8 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     if base is not None and base.is_bare:
         facts = _with_image(facts, base, image)
     service, mappings, service_why, notes = plan_service(facts, image, config)
+    kept = _kept_environment(seen, service) if image.is_generated and service.extends is None else ()
+    service = replace(service, env=(*kept, *service.env))
     dockerfile = dockerfile_of(facts, service.extends, image)
     notes = (*notes, *_of_mapping(service, mappings, dockerfile))
     service, mappings, workspace = _with_workspace(service, mappings)
@@ -93,13 +104,14 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             *image_why,
             *(Decision(what=", ".join(lines), why=f"the image {base_image} sets it") for base_image, lines in facts.inherited),
             *service_why,
+            *(Decision(what=f"environment {name}={value}", why=f"{seen.dockerfile} sets it") for name, value in kept),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=why_mapping(m, service.extends, None if image.is_generated else facts.docker_run)) for m in mappings),
             Decision(what=f"port {service.port} on {PUBLISHED_ON}", why="anyone who can connect to a debug port can run code"),
             *_token_and_gpu(facts, config, service),
             Decision(what=devcontainer, why=why),
         ),
         choices=choices(facts, config, service, dockerfile, is_generated=image.is_generated and service.extends is None),
-        notes=(*newer, *(unused if image.is_generated else ()), *notes, *copied, *(_of_our_image(facts) if image.is_generated else ()), *_of_files(facts, value)),
+        notes=(*newer, *(unused if image.is_generated else ()), *notes, *copied, *((*_of_our_image(facts), *_of_extensions(facts, service)) if image.is_generated else ()), *_of_files(facts, value)),
     )  # fmt: skip
 
 
@@ -299,11 +311,24 @@ def _of_our_image(facts: RepoFacts) -> Iterator[str]:
         shown, files = ", ".join(names) + more, ", ".join(facts.dependency_files)
         who = facts.entrypoint.file if facts.entrypoint and facts.declared else "the code"
         what = (
-            f"{files} does not list: {shown}; add them there, unless another package installs them"
+            f"{files} {'do' if facts.dependency_files[1:] else 'does'} not list: {shown}; they are not installed unless another package needs them: add them there, then run dkdbg init again"
             if files
             else f"neither the README nor a requirements file lists: {shown}; they are not installed, because the package of that name on the index may be an unrelated one: put the right ones into the README's pip line, or all packages into requirements.txt"
         )
         yield f"{who} imports packages that {what}"
+
+
+def _of_extensions(facts: RepoFacts, service: ServicePlan) -> Iterator[str]:
+    """Yield a note per setup.py whose extension modules have to be built in the mounted sources."""
+    for path, compiles_cuda, folder in facts.extensions[:_MAX_EXTENSIONS]:
+        make = f"mkdir -p {shlex.quote(folder)} && " if folder else ""
+        enter = f"cd {shlex.quote(dirname(path))} && " if dirname(path) else ""
+        build = f"{enter}{make}python setup.py build_ext --inplace"
+        nvcc = " (it compiles CUDA, so DKDBG_BASE has to name an image with nvcc)" * compiles_cuda
+        yield (
+            f"{path} compiles extension modules, which the image does not contain: build them once in these sources{nvcc}:"
+            f" docker compose --profile debug run --rm --no-deps --entrypoint sh {service.name} -c {shlex.quote(build)}"
+        )
 
 
 def _of_files(facts: RepoFacts, compose_file_value: str | None) -> Iterator[str]:
@@ -417,10 +442,41 @@ def _with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[s
             if kept
             else f"the debug service gets an image of its own with {python.version}"
         )
-        + f"; releases without wheels for it fail to install, and no other setting of {facts.service.name if facts.service else 'your Dockerfiles'} is used"
-        * (not kept)
+        + f"; releases without wheels for it fail to install{_unused_settings(facts)}" * (not kept)
     )
     return replace(facts, python=python, service=None, mappings=(), dockerfiles=kept), (note,)
+
+
+def _unused_settings(facts: RepoFacts) -> str:
+    """Return the end of the sentence on an image of dkdbg's own: what it does without."""
+    if facts.service is not None:
+        return f", and no other setting of {facts.service.name} is used"
+    return ", and of your Dockerfiles only ENV is used" if facts.dockerfiles else ""
+
+
+def _kept_environment(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, str], ...]:
+    """Return the variables of the user's unused Dockerfile that a program may read in dkdbg's image too."""
+    dockerfile = next((each for each in facts.dockerfiles if each.path == facts.dockerfile), None)
+    if dockerfile is None or facts.service is not None:
+        return ()
+    taken = {name for name, _ in service.env}
+    values = {
+        name: value
+        for name, value in dockerfile.env
+        if name in dockerfile.kept and name not in taken and not _OF_IMAGE.fullmatch(name)
+        if value and value.isprintable() and not re.search(r"^/|\$", value)
+    }
+    pythonpath = "" if "PYTHONPATH" in taken else dict(dockerfile.env).get("PYTHONPATH", "")
+    pairs = [
+        (PurePosixPath(part), local, remote)
+        for part in pythonpath.split(":")
+        for local, remote in facts.mappings
+        if part and PurePosixPath(part).is_relative_to(remote)
+    ]
+    roots = dict.fromkeys(
+        normpath(join(workspace_of(facts), local, part.relative_to(remote))) for part, local, remote in pairs
+    )
+    return (*values.items(), *((("PYTHONPATH", ":".join(roots)),) if roots else ()))
 
 
 def _is_old(version: str) -> bool:

@@ -148,7 +148,7 @@ def plan_service(
             *_settings(plan, base, dockerfile, run),
             *(Decision(what=f"environment {name}={value}", why="the documented command line sets it") for name, value in env),
             *(Decision(what=f"environment {name}={value}", why="otherwise nothing outside the container reaches the server, which listens on loopback there") for name, value in opened),
-            Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
+            Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle, gpu=plan.gpu)),
         ),
         (*chosen.notes, *_of_address(seen if runs_it else None, app_ports, plan), *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, dockerfile, others, config)),
     )  # fmt: skip
@@ -432,8 +432,10 @@ class Command:
 def choose_command(
     facts: RepoFacts, config: Config, base: ServiceFact | None, dockerfile: DockerfileFact | None
 ) -> Command:
-    """Choose the command to run: the user's, otherwise the service's or image's, otherwise the best program."""
-    existing = image_command(base, dockerfile)
+    """Choose the command to run: the user's, else the service's or the image's, else the best entry point."""
+    # A dev container's `sleep infinity` says nothing of the Dockerfile that replaces its image.
+    is_replaced = base and base.is_bare and idles(base.command or ()) and dockerfile and dockerfile.cmd
+    existing = image_command(None if is_replaced else base, dockerfile)
     passes_on = any(PurePosixPath(word).name in facts.passing_scripts for word in existing.entrypoint)
     if config.command is not None:
         argv, script = shell_argv(config.command), existing.entrypoint if passes_on else ()
@@ -479,6 +481,8 @@ def choose_command(
         argv, processes = ("sh", "-c", f"cd {shlex.quote(entry.cwd)} && {shlex.join(argv)}"), ()
         documented = 0
     instead = (f"the image's {windows!r} opens windows, but a container has no display",) if windows else ()
+    if argv[: len(before)] == before:
+        before = ()
     return Command(
         entrypoint=before, command=argv, why=f"seen in {entry.where}" if entry.source else "it is the best candidate", from_entry=True, pythonpath=_relative_path(entry),
         from_env=_later(processes, before), processes=documented,
@@ -648,9 +652,10 @@ def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...
     return 0 if idle or is_server or set(ports) - registry.side_ports() else SCRIPT_WAIT_S
 
 
-def _why_wait(wait: int, *, idle: bool) -> str:
+def _why_wait(wait: int, *, idle: bool, gpu: bool) -> str:
     if wait:
-        return "a breakpoint on the first line should hit, and a GPU should not be held forever (exit 124)"
+        held = "a GPU" if gpu else "the container"
+        return f"a breakpoint on the first line should hit, and {held} should not be held forever (exit 124)"
     return "nothing runs in it yet" if idle else "an editor can attach to a server at any time"
 
 

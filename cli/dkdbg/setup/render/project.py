@@ -110,6 +110,8 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         and any(each.run.startswith("pip ") for each in image.installs),
         installs=[(_copies(install.copy), install.run) for install in image.installs],
         sklearn="scikit-learn" in plan.facts.undeclared,
+        git_protocol="git" in image.apt
+        and any("git://github.com/" in each for each in (*plan.facts.declared, *plan.facts.requirements)),
         pth=_source_roots(plan),
         installs_project=image.installs_project,
         workspace=plan.workspace,

@@ -127,6 +127,9 @@ _KNOWN = (
     Known(r"failed to resolve source metadata for [^\s]*docker/dockerfile\b",
           "the frontend of the Dockerfile's `# syntax=` line is not on this machine and cannot be pulled",
           "remove that line: BuildKit has a frontend of its own; or make its registry reachable: docker pull docker/dockerfile:1"),
+    Known(r"Error response from daemon: No such image: ",
+          "the service's image is not on this machine, and its pull_policy forbids to pull it",
+          "docker compose build makes it, if another service of the project builds it; then the same command again", EXIT_ERROR),
     Known(r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head"
           r"|Error response from daemon: (?:Get|Head) \"https?://[^\"\n]*/v2/|initializing source docker://|short-name [^\n]* did not resolve to an alias",
           "the base image is not on this machine and cannot be pulled",

@@ -53,10 +53,16 @@ def test_lock_files_of_uv_poetry_pdm_and_pipenv_are_obeyed_and_without_one_pip_g
 def test_what_compiles_against_torch_comes_after_it_and_what_compiles_cuda_needs_nvcc():
     made = runs(package_manager="none", requirements=("torch", "flash-attn"))
     assert made == ["pip install torch", "pip install --no-build-isolation flash-attn"]
+    late = ("torch>=2", "flash-attn==2.6", "coco @ git+https://example.org/coco.git")
+    files = {"package_manager": "pip", "dependency_files": ("requirements.txt",)}
+    again = "pip install -r requirements.txt || pip install --no-build-isolation -r requirements.txt"
+    assert runs(declared=late, **files) == ["pip install setuptools wheel 'torch>=2'", again]
     torch = TorchFact(version="2.5.1", cuda="12.4", source="x")
     made = image(requirements=("torch", "flash-attn"), torch=torch, gpu="required")
     assert made.base == "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel"
     assert made.comment == "a dependency compiles CUDA code, so nvcc must be in the image"
+    made = image(requirements=("torch", "flash-attn"), gpu="required")
+    assert "python3-dev" in made.apt  # that base is an Ubuntu, whose Python has no headers
     wheels = image(requirements=("torch", "xformers"), torch=torch, gpu="required")
     assert wheels.base == "python:3.11-slim"
 

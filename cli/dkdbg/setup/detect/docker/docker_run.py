@@ -13,13 +13,13 @@ from dkdbg.setup.detect.docker.dockerfile import absolute
 from dkdbg.setup.detect.files import is_vendored, join, parent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from dkdbg.setup.detect.files import Tree
 
-_RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
-#: A variable for the `docker` command in a script or Makefile: `cmd=nvidia-docker`, `DOCKER ?= podman`,
-#: `DOCKER=${DOCKER:-docker}`.
+_RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?(?:run|create)\s+(.+)")
+#: Assignment of the `docker` command to a variable, in a script or Makefile: `cmd=nvidia-docker`, `DOCKER ?=
+#: podman`, `DOCKER=${DOCKER:-docker}`.
 _NAMED = re.compile(
     r"^[ \t]{0,40}(?:export[ \t]{1,8})?(\w{1,60})[ \t]{0,8}[:?]?=[ \t]{0,8}[\"']?(?:\$\{\w{1,60}:-)?(?:sudo[ \t]{1,8})?(?:nvidia-)?(?:docker|podman)\}?[\"']?[ \t]*$",
     re.MULTILINE,
@@ -40,6 +40,10 @@ _OWN_FOLDER = re.compile(
 )
 _BUILT = re.compile(
     r"\b(?:docker|podman)\s+(?:buildx\s+|image\s+)?build\b.*?\s(?:-t|--tag)[\s=]+([\w./-]*[\w])"
+)
+#: Options of `docker run` without a value, also joined as in `-it`.
+_FLAG = re.compile(
+    r"-[ditPq]+|--(?:detach|interactive|tty|rm|init|privileged|publish-all|quiet|read-only|no-healthcheck|oom-kill-disable|sig-proxy)"
 )
 _BUILT_FROM = re.compile(r"\sbuild\s.*?\s(?:-f|--file)[\s=]+[\"']?(?:\./)*(\w[\w./-]*)")
 _MAX_ITEMS = 60
@@ -65,10 +69,10 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
 _NOT_TAKEN = re.compile(r"DKDBG_\w*|PATH|HOME|PWD|HOSTNAME|PYTHONUNBUFFERED")
 
 
-def read_docker_run(tree: Tree) -> DockerRun | None:
-    """Return the first `docker run` line that mounts a folder of the repository; files near the root come first.
+def read_docker_run(tree: Tree, names: Collection[str] = ()) -> DockerRun | None:
+    """Return the first `docker run` line that mounts a folder of the repository, shallow files first.
 
-    If there is no such line, return the first one whose image the repository builds, otherwise None.
+    Otherwise return the first one with an image that the repository builds, or that has one of its `names`, else None.
     """
     paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][
         :_MAX_ITEMS
@@ -82,7 +86,7 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
     unmounted = None
     for path, line in lines:
         found = _RUN.search(line)
-        read = _read(tree, path, found[1], built) if found else None
+        read = _read(tree, path, found[1], built, names) if found else None
         if read is not None and read.mounts:
             return read
         unmounted = unmounted or read
@@ -121,7 +125,9 @@ def _text(tree: Tree, path: str) -> str:
     return "\n".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
 
 
-def _read(tree: Tree, path: str, text: str, built: Mapping[str, str]) -> DockerRun | None:
+def _read(
+    tree: Tree, path: str, text: str, built: Mapping[str, str], names: Collection[str]
+) -> DockerRun | None:
     words = split(re.sub(r"\$\(\s*(pwd|CURDIR|shell pwd)\s*\)|`pwd`", "$PWD", text))
     given: dict[str, list[str]] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
@@ -139,8 +145,9 @@ def _read(tree: Tree, path: str, text: str, built: Mapping[str, str]) -> DockerR
         )
         if parts.get("type") == "bind" and (mount := _mount(tree, path, source, target)):
             mounts.append(mount)
-    images = [image for word in words if (image := word.partition(":")[0]) in built]
-    if not mounts and not images:
+    image = _image(words, built)
+    is_built = image in built
+    if not mounts and not is_built and image.rpartition("/")[2].lower() not in names:
         return None
     workdir = next(
         (value for value in given.get("workdir", []) if value.startswith("/") and "$" not in value), None
@@ -156,8 +163,25 @@ def _read(tree: Tree, path: str, text: str, built: Mapping[str, str]) -> DockerR
         ports=tuple(dict.fromkeys(port for match in ports if match and (port := whole_number(match[1], 65535)))),
         env=_read_environment(given.get("env", [])),
         env_files=_env_files(tree, path, given.get("env_file", [])),
-        dockerfile=built[images[0]] if images else "",
+        dockerfile=built[image] if is_built else "",
     )  # fmt: skip
+
+
+def _image(words: Sequence[str], built: Collection[str]) -> str:
+    """Return the image of a `docker run` line without its tag: the first word after the options; empty if unknown.
+
+    A variable that is no built image (`$OPTIONS`) is skipped.
+    """
+    place = 0
+    while place < len(words):
+        word = words[place]
+        if word.startswith("-"):
+            place += 1 if "=" in word or _FLAG.fullmatch(word) or re.match(r"-[a-zA-Z][^\s]", word) else 2
+        elif word.startswith("$") and word not in built:
+            place += 1
+        else:
+            return re.sub(r"(?::[^/:]*)?(?:@.*)?$", "", word)
+    return ""
 
 
 def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[str, str] | None:

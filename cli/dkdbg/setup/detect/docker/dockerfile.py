@@ -103,6 +103,7 @@ class _Stage:
     base: str
     name: str | None = None
     env: dict[str, str] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
     workdir: str = "/"
     workdir_is_assumed: bool = True
     user: str | None = None
@@ -164,6 +165,7 @@ def read_dockerfile(
         venvs=venvs,
         exposed=tuple(dict.fromkeys(final.exposed)),
         env=tuple(final.env.items()),
+        kept=frozenset(final.kept),
         inputs=image_inputs(text),
     )
 
@@ -231,7 +233,7 @@ def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage], inhe
         stage.inherits_entrypoint = stage.entrypoint is not None
         return stage
     return replace(
-        below, name=name, env=dict(below.env), copies=list(below.copies), clones=list(below.clones), exposed=list(below.exposed), runs=list(below.runs)
+        below, name=name, env=dict(below.env), kept=set(below.kept), copies=list(below.copies), clones=list(below.clones), exposed=list(below.exposed), runs=list(below.runs)
     )  # fmt: skip
 
 
@@ -243,7 +245,9 @@ def _apply(
     if keyword == "ARG":
         _set_arg(rest, stage.env, given, global_args)
     elif keyword == "ENV":
-        stage.env.update(_assignments(rest, stage.env))
+        assigned = dict(_assignments(rest, stage.env))
+        stage.env.update(assigned)
+        stage.kept |= assigned.keys()
     elif keyword == "WORKDIR":
         path = unquote(substitute(rest, stage.env))
         stage.workdir = absolute(stage.workdir, path)

@@ -18,12 +18,13 @@ _KEYWORD = re.compile(r"\s*([A-Za-z]+)\s*(.*)", re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """An instruction: keyword in upper case, the rest with continued lines joined, its here-documents as text."""
+    """An instruction: upper-case keyword, the rest with continuations joined, text and first lines of here-documents."""
 
     keyword: str
     rest: str
     line: int
     heredocs: tuple[str, ...] = ()
+    heredoc_lines: tuple[int, ...] = ()
 
 
 def parse_instructions(text: str) -> tuple[Instruction, ...]:
@@ -45,15 +46,25 @@ def parse_instructions(text: str) -> tuple[Instruction, ...]:
             continue
         keyword, rest = match[1].upper(), match[2].strip()
         documents: list[str] = []
+        begins: list[int] = []
         if keyword in {"RUN", "COPY", "ADD"}:
             for heredoc in HEREDOC.finditer(rest):
                 body: list[str] = []
+                begins.append(index + 1)
                 while index < len(lines) and lines[index].lstrip("\t") != heredoc[2]:
                     body.append(lines[index])
                     index += 1
                 index += 1
                 documents.append("\n".join(body))
-        found.append(Instruction(keyword=keyword, rest=rest, line=start + 1, heredocs=tuple(documents)))
+        found.append(
+            Instruction(
+                keyword=keyword,
+                rest=rest,
+                line=start + 1,
+                heredocs=tuple(documents),
+                heredoc_lines=tuple(begins),
+            )
+        )
     return tuple(found)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from packaging.utils import canonicalize_name
 
+from dkdbg.setup.detect.files import is_vendored, parent
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -27,6 +29,11 @@ _COMPILED = re.compile(
     r"ext_modules|Extension\(|CUDAExtension|cmake|maturin|scikit[-_]build|mesonpy|setuptools[-_]rust",
     re.IGNORECASE,
 )
+
+#: Text in a setup.py that declares extension modules, of C++ and CUDA too.
+_EXTENSION = re.compile(r"\bext_modules\s*=(?!\s*\[\s*\])|\bcythonize\(|\b(?:Cpp|CUDA|CMake)?Extension\(")
+_BUILT = (".so", ".pyd")
+_MAX_DEPTH = 4
 
 
 def how_installed(lines: Iterable[str], names: Iterable[str]) -> Installed:
@@ -67,3 +74,45 @@ def source_root(tree: Tree, packages: Iterable[str]) -> str | None:
 def is_compiled(tree: Tree) -> bool:
     """Return whether building the package compiles extension modules, which mounted sources lack."""
     return any(_COMPILED.search(tree.text(name)) for name in ("setup.py", "pyproject.toml"))
+
+
+def extensions(tree: Tree, program: str = "") -> tuple[tuple[str, bool, str], ...]:
+    """Return (setup.py, whether it compiles CUDA, folder to make before) of the repository's own with unbuilt modules.
+
+    Other projects of the repository than that of the file `program` are left out: they have requirements of their own.
+    """
+    own = (each for each in _setups(tree) if not _is_other_project(tree, parent(each), program))
+    found = [path for path in own if not _is_built(tree, parent(path))]
+    return tuple(
+        (path, "CUDAExtension" in tree.text(path), _made_folder(tree, parent(path))) for path in found
+    )
+
+
+def _is_other_project(tree: Tree, folder: str, program: str) -> bool:
+    is_around = folder == "." or program.startswith(f"{folder}/")
+    return not is_around and any(
+        tree.has(f"{folder}/{name}") for name in ("requirements.txt", "pyproject.toml")
+    )
+
+
+def _made_folder(tree: Tree, folder: str) -> str:
+    name = folder.rsplit("/", 1)[-1]
+    is_package = folder != "." and tree.has(f"{folder}/__init__.py")
+    return name if is_package and not tree.has_dir(f"{folder}/{name}") else ""
+
+
+def build_tools(tree: Tree) -> tuple[str, ...]:
+    """Return the distributions that the repository's extension modules are built with."""
+    texts = [tree.text(path) for path in _setups(tree)]
+    cython = ("cython",) if any(re.search(r"cython", text, re.IGNORECASE) for text in texts) else ()
+    return (*(("setuptools",) if texts else ()), *cython)
+
+
+def _setups(tree: Tree) -> list[str]:
+    own = (path for path in tree.named("setup.py") if path.count("/") <= _MAX_DEPTH and not is_vendored(path))
+    return [path for path in own if _EXTENSION.search(tree.text(path))]
+
+
+def _is_built(tree: Tree, folder: str) -> bool:
+    below = "" if folder == "." else f"{folder}/"
+    return any(path.startswith(below) and path.endswith(_BUILT) for path in tree.files)

@@ -37,7 +37,9 @@ _OTHER_BASE = re.compile(r"__file__|\bchdir\(|@hydra\.main|\b(?:template|static)
 _CHECKS = re.compile(
     r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
 )
-#: Import in a file that runs only as a module of its package (`python -m package.program`).
+#: Option of a launcher or program for a job of several machines.
+_MACHINES = re.compile(r"\s--?(?:num[-_](?:machines|nodes)|nnodes|machines)[= ](?:[2-9]|\d\d)")
+#: Import in a file that runs only as a module of its package: `python -m package.program`.
 _RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
 #: Call that creates a server app -> command line for the app; command line for a function that returns the app.
 _SERVED = {
@@ -215,8 +217,9 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
 
 
 def _worth(launch: Launch) -> float:
-    """Return how well a command line represents its program; checks and placeholders lower the value."""
-    return -8 * only_checks(launch) - 0.5 * blanks(launch.command)
+    """Return how well a line represents its program: checks, several machines and placeholders count against it."""
+    is_large = _MACHINES.search(launch.command) is not None
+    return -8 * only_checks(launch) - 4 * is_large - 0.5 * blanks(launch.command)
 
 
 def _subcommand(launch: Launch) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import posixpath
 import re
 import shlex
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from dkdbg.setup.detect.values import elements, load_yaml, table
 from dkdbg.setup.render import jsonc
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from dkdbg.launchers.launcher import Launch
     from dkdbg.setup.detect.files import Tree
@@ -34,6 +35,23 @@ PLACES = {
     "inline": 13, "subreadme": 11, "ci": 5,
 }  # fmt: skip
 _ASSIGNED = re.compile(r"(?:(?:export|local|readonly)\s+)?([A-Za-z_]\w*)=")
+#: `export PYTHONPATH=$PWD/src:$PYTHONPATH`: its value; the variable's own former value in it; the current folder.
+_EXPORTED = re.compile(r"^[ \t$>]*export[ \t]+PYTHONPATH=[\"']?([^\s\"';&]+)", re.MULTILINE)
+_FORMER = re.compile(r":?\$(?:PYTHONPATH\b|\{PYTHONPATH(?::[^{}]*)?\}):?")
+_HERE = re.compile(r"(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\.)(?=/|$)/?")
+#: The folder of a script, `$(dirname "$0")`; its absolute form, `$(cd tools/.. && pwd)`, with the folder as group 1.
+_OWN_FOLDER = re.compile(
+    r"(?:\$\(|`)dirname\s+(?:--\s+)?[\"']?\$(?:0|\{0\}|BASH_SOURCE|\{BASH_SOURCE(?:\[0\])?\})[\"']?\s*[)`]"
+)
+_ENTERED = re.compile(
+    r"\$\(cd\s+[\"']?([\w./-]+)[\"']?(?:\s*>\s*/dev/null(?:\s+2>&1)?)?\s*&&\s*pwd(?:\s+-P)?\s*\)"
+)
+#: The arguments of a script in its lines: all of them, from one on, or one with a default.
+_ALL = re.compile(r'"?\$(?:[@*]|\{[@*](?::([1-9]\d?)(?::[^{}]*)?)?\})"?')
+_ONE = re.compile(r"\$(?:([1-9])|\{([1-9]\d?)(?::?-([^{}$]*))?\})")
+_SHIFT = re.compile(r"shift(?:\s+(\d))?\s*(?:;|$)")
+#: An argument that a shell reads as it is written.
+_PLAIN = re.compile(r"[\w./:=,@%+~-]+")
 _README = re.compile(r"readme(?:[-_.]\w+)*", re.IGNORECASE)
 _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
@@ -130,9 +148,12 @@ def _document(tree: Tree, path: str, scripts: Collection[str], tasks: Tasks) -> 
     place = "readme" if root_readme else "subreadme" if is_readme else "docs"
     home = "." if place != "subreadme" else folder
     text = tree.text(path)
-    for block in code_blocks(text, is_rst=path.lower().endswith(".rst")):
+    blocks = list(code_blocks(text, is_rst=path.lower().endswith(".rst")))
+    exported = _exported("\n".join(blocks))
+    for block in blocks:
         lines = list(with_tasks(logical_lines(block), tasks))
-        yield from _lines(tree, lines, path, place, scripts=scripts, home=home)
+        found = _lines(tree, lines, path, place, scripts=scripts, home=home)
+        yield from _with_path(found, exported, home)
     if is_readme:
         for match in _INLINE.finditer(text):
             lines = list(with_tasks([match[1]], tasks))
@@ -184,7 +205,7 @@ def _followed(
     for base in (cwd, "."):
         local = join(base, script)
         if local is not None and tree.has(local):
-            for seen in _shell_script(tree, local, scripts, place, follow=False):
+            for seen in _shell_script(tree, local, scripts, place, given=launch.args, follow=False):
                 source = f"{path}: {script}"
                 yield Seen(
                     launch=seen.launch, cwd=seen.cwd if seen.cwd != "." else base, place=place, source=source
@@ -193,24 +214,100 @@ def _followed(
 
 
 def _shell_script(
-    tree: Tree, path: str, scripts: Collection[str], place: str, *, follow: bool = True
+    tree: Tree,
+    path: str,
+    scripts: Collection[str],
+    place: str,
+    *,
+    given: Sequence[str] = (),
+    follow: bool = True,
 ) -> Iterator[Seen]:
     values: dict[str, str] = {}
     lines: list[str] = []
     for line in logical_lines(tree.text(path)):
-        stripped = line.strip()
+        stripped = _OWN_FOLDER.sub(lambda _: parent(path), line.strip())
+        stripped = _ENTERED.sub(lambda found: posixpath.normpath(found[1]), stripped)
+        if shift := _SHIFT.match(stripped):
+            given = given[int(shift[1] or 1) :]
         assigned = _ASSIGNED.match(stripped) if len(values) < _MAX_VARIABLES else None
-        if assigned:
+        everything = _ALL.fullmatch(stripped, assigned.end()) if assigned else None
+        stripped = _with_arguments(stripped, given)
+        if assigned and everything:
+            values[assigned[1]] = " ".join(_from_argument(everything, given) or ())
+        elif assigned:
             value = substitute(_word(stripped[assigned.end() :]), values, keep_unknown=True)
             if not re.search(r"[$`]", value):
                 values[assigned[1]] = value
         if not stripped.startswith("#"):
             lines.append(substitute(stripped, values, keep_unknown=True))
-    # Follow one level only, because scripts may source each other in circles.
-    found = list(_lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow))
+    # Follow one level only: scripts of a project may source each other in circles.
+    exported = _exported("\n".join(lines))
+    launches = _lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow)
+    found = list(_with_path(launches, exported, "."))
     spread = {seen.launch.target for seen in found if spreads(seen.launch)}
     # `if ...; then python train.py; else torchrun train.py; fi`: the branch with the launcher is the usual run.
     yield from (seen for seen in found if seen.launch.target not in spread or spreads(seen.launch))
+
+
+def _exported(text: str) -> str:
+    """Return the relative folders of the first `export PYTHONPATH=` in shell text, as that variable has them; else empty."""
+    stated = _EXPORTED.search(text)
+    return ":".join(filter(None, map(_relative, _without_former(stated[1])))) if stated else ""
+
+
+def _without_former(path: str) -> tuple[str, ...]:
+    """Return the folders of a PYTHONPATH without its former value, `$PYTHONPATH`."""
+    return tuple(dict.fromkeys(each for each in _FORMER.sub(":", path).split(":") if each))
+
+
+def _relative(folder: str) -> str:
+    """Return a folder of a PYTHONPATH, relative to the current one; empty for any other folder."""
+    here = _HERE.match(folder)
+    is_own = here or re.match(r"\w", folder)
+    return posixpath.normpath(folder[here.end() if here else 0 :] or ".") if is_own else ""
+
+
+def _with_path(found: Iterable[Seen], exported: str, home: str) -> Iterator[Seen]:
+    """Yield the launches, with the exported PYTHONPATH for those that start in `home` and set none."""
+    for seen in found:
+        assigned = tuple(map(_with_relative_path, seen.launch.assigned))
+        seen.launch.assigned = assigned
+        if exported and seen.cwd == home and not any(each.startswith("PYTHONPATH=") for each in assigned):
+            seen.launch.assigned = (*assigned, f"PYTHONPATH={exported}")
+        yield seen
+
+
+def _with_relative_path(assignment: str) -> str:
+    """Return `PYTHONPATH=$PWD/src:$PYTHONPATH` as `PYTHONPATH=src`; any other assignment as it is."""
+    name, _, value = assignment.partition("=")
+    folders = _without_former(value) if name == "PYTHONPATH" else ()
+    relative = [*map(_relative, folders)]
+    return f"{name}={':'.join(relative)}" if relative and all(relative) else assignment
+
+
+def _with_arguments(line: str, given: Sequence[str]) -> str:
+    """Return a script's line with the arguments of its call; those that the call lacks, or has to quote, stay."""
+
+    def one(found: re.Match[str]) -> str:
+        number = int(found[1] or found[2])
+        if number > len(given):
+            return found[0] if found[3] is None else found[3]
+        return given[number - 1] if _PLAIN.fullmatch(given[number - 1]) else found[0]
+
+    if "$" not in line:
+        return line
+
+    def every(found: re.Match[str]) -> str:
+        rest = _from_argument(found, given)
+        return found[0] if rest is None else " ".join(rest)
+
+    return _ONE.sub(one, _ALL.sub(every, line))
+
+
+def _from_argument(found: re.Match[str], given: Sequence[str]) -> Sequence[str] | None:
+    """Return the arguments that `$@` or `${@:3}` stands for; None if a shell has to quote one of them."""
+    rest = given[int(found[1] or 1) - 1 :]
+    return rest if all(map(_PLAIN.fullmatch, rest)) else None
 
 
 def _word(text: str) -> str:

@@ -182,14 +182,14 @@ def unnamed(modules: tuple[str, ...], named: Iterable[str], written: str) -> tup
         written: text of the dependency files, in which a distribution's name often contains the module's (`grpcio`,
             `pyopenssl`, `apache-airflow`, `git+https://.../CLIP`).
     """
-    known = {_stem(name) for name in (*_COMES_ALONG, *named)}
+    known = {stem(name) for name in (*_COMES_ALONG, *named)}
     text = _letters(written)
     return tuple(
         name
         for module in modules
         if module not in _OLD_MODULES and _letters(module) not in text
         for name in distributions((module,))
-        if _stem(name) not in known and _letters(name) not in text
+        if stem(name) not in known and _letters(name) not in text
     )
 
 
@@ -197,10 +197,10 @@ def _letters(name: str) -> str:
     return re.sub(r"[-_. ]", "", name.lower())
 
 
-def _stem(distribution: str) -> str:
-    """Return the name that variants share, such as opencv for `opencv-python-headless`."""
+def stem(distribution: str) -> str:
+    """Return the common name of variants such as `opencv-python-headless` and `pytorch-lightning`."""
     return re.sub(
-        r"^(?:pytorch|python)-|-(?:headless|binary|cpu|gpu|core|python)\b.*$",
+        r"^(?:pytorch|python)-|-(?:headless|binary|cpu|gpu|core|full|python)\b.*$",
         "",
         canonicalize_name(distribution),
     )

@@ -187,7 +187,7 @@ def parse_requirement(text: str, source: str, extra: str | None = None) -> Wante
     text = re.sub(r"\s+--(?:hash|config-settings|global-option)\S*.*$", "", text).strip()
     text = re.sub(r"^(?:-e|--editable)\s+", "", text)
     if match := re.match(r"(?:git|hg|svn)\+\S+", text):
-        egg = re.search(r"#egg=([\w.-]+)", text)
+        egg = re.search(r"[#&]egg=([\w.-]+)", text)
         tail = re.split(r"[@#]", match[0].split("://", 1)[-1])[0].rstrip("/").rsplit("/", 1)[-1]
         return Wanted(
             name=canonicalize_name(egg[1] if egg else tail.removesuffix(".git")),

@@ -74,18 +74,19 @@ def package_of_library(library: str) -> str:
 
 
 def system_packages(
-    wanted: Iterable[Wanted], names: Iterable[str]
+    wanted: Iterable[Wanted], names: Iterable[str], *, compiles: bool = False
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the Debian packages for run time, and those for the build; each sorted.
 
     Args:
-        wanted: requirements in the files that are installed.
-        names: further distributions, from README lines and imports.
+        wanted: requirements of the installed files.
+        names: further distribution names, from README lines and imports.
+        compiles: whether the repository has extension modules of its own.
     """
     items = list(wanted)
     known = {item.name for item in items} | set(names)
     run, build = _needed(_RUN, known), _needed(_BUILD, known)
-    if not known.isdisjoint(" ".join(_BUILD.values()).split()):
+    if compiles or not known.isdisjoint(" ".join(_BUILD.values()).split()):
         build.add("build-essential")
     if any((item.url or "").startswith("git+") for item in items):
         build.add("git")

@@ -82,3 +82,21 @@ def test_a_run_of_an_image_from_another_dockerfile_says_nothing_of_this_one(proj
     )
     assert facts.docker_run.starts("Dockerfile") == bool(code)
     assert dict(facts.mappings).get(".") == code
+
+
+@pytest.mark.parametrize(
+    ("line", "ports"),
+    [
+        ("docker run -d --hostname kit --name kit-broker -e PASS=x -p 5672:5672 broker:3", ()),
+        ("docker run -d --hostname kit -p 8000:8000 kit:1 serve", (8000,)),
+        ("docker container create --name kit -v kit-db:/data -p 8000:8000 org/kit", (8000,)),
+        ("docker run -it --rm $GPUS -p 8000:8000 registry:5000/org/kit@sha256:1", (8000,)),
+    ],
+)
+def test_a_run_counts_by_its_image_which_the_repository_builds_or_releases_under_its_name(
+    project, line, ports
+):
+    project.write("serve.py").write("pyproject.toml", "[project]\nname = 'kit'\nversion = '1'\n")
+    project.write("Dockerfile", IMAGE).readme("docker build -t kit .", line)
+    found = project.facts().docker_run
+    assert (found.ports if found else ()) == ports

@@ -424,3 +424,9 @@ def test_a_package_of_the_repository_that_the_readme_installs_is_importable(proj
     facts = project.write("train.py", "import cv2\nfrom util.misc import x\n").readme(line).facts()
     assert (facts.package_manager, facts.local_packages, facts.unnamed) == ("conda", ("detr",), ())
     assert facts.declared == ("opencv-python==4.7.0",)
+
+
+@pytest.mark.parametrize("tail", ["#egg=pycocotools", "#subdirectory=PythonAPI&egg=pycocotools"])
+def test_the_name_of_a_git_requirement_is_its_egg_wherever_that_stands_in_the_fragment(project, tail):
+    project.program("train.py").write("requirements.txt", f"git+https://example.org/x/cocoapi.git{tail}\n")
+    assert "build-essential" in project.facts().build_apt
