@@ -145,7 +145,7 @@ class DockerfileFact:
         venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
         exposed: ports of EXPOSE.
         env: ENV and ARG values of the final stage, which the container's shell would expand.
-        kept: the names in `env` that ENV sets, and containers have.
+        kept: the names in `env` that ENV sets, and containers have; without those of secrets.
         inputs: the part of its context that the image is built from, see setup/detect/docker/dockerfile.py; None for
             all.
     """

@@ -11,6 +11,7 @@ from dkdbg.launchers.lines.command_lines import logical_lines
 from dkdbg.launchers.words import split, whole_number
 from dkdbg.setup.detect.docker.dockerfile import absolute
 from dkdbg.setup.detect.files import is_vendored, join, parent
+from dkdbg.setup.detect.secret_values import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -52,17 +53,6 @@ _MAX_LINE_CHARS = 20_000
 _VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*")
 #: NAME in `-e NAME`, without a value. Upper case only: a program in the image may have its own `-e` option.
 _BARE = re.compile(r"[A-Z_][A-Z0-9_]*")
-_SECRET_NAME = re.compile(
-    r"(?:^|_)(?:TOKENS?|KEYS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|DSN|LICENSE|COOKIE)(?:_|$)|APIKEY"
-    r"|(?:DATABASE|DB|REDIS|BROKER|MONGO\w*|POSTGRES\w*|CONNECTION)_?(?:URL|URI|STRING)$",
-    re.IGNORECASE,
-)
-#: Tokens with a known prefix, and URLs with a password.
-_SECRET_VALUE = re.compile(
-    r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|AIza|ya29\.|eyJ|npm_|r8_|-----BEGIN)|://[^/\s:@]*:[^/\s@]+@"
-)
-#: Long words without blank, dot or slash, which are more often secret keys than settings.
-_KEY_LIKE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+_=-]{28,}")
 #: `$NAME`, `${NAME}` and make's `$(NAME)`.
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
 #: Variables to ignore: dkdbg's own, and those that the image or the engine sets.
@@ -237,5 +227,4 @@ def _value(name: str, value: str) -> str | None:
         return None if other == name else f"${{{other}}}"
     if "$" in value or "`" in value or has_blank(value) or not value.isprintable():
         return None
-    is_secret = _SECRET_NAME.search(name) or _SECRET_VALUE.search(value) or _KEY_LIKE.fullmatch(value)
-    return None if is_secret and value else value
+    return None if value and is_secret(name, value) else value

@@ -26,6 +26,7 @@ from dkdbg.setup.detect.docker.dockerfile_syntax import (
 )
 from dkdbg.setup.detect.docker.images import read_image
 from dkdbg.setup.detect.files import is_address
+from dkdbg.setup.detect.secret_values import is_secret
 from dkdbg.setup.detect.substitution import substitute
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def read_dockerfile(
         venvs=venvs,
         exposed=tuple(dict.fromkeys(final.exposed)),
         env=tuple(final.env.items()),
-        kept=frozenset(final.kept),
+        kept=frozenset(name for name in final.kept if not is_secret(name, final.env[name])),
         inputs=image_inputs(text),
     )
 
