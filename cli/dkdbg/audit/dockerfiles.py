@@ -92,7 +92,7 @@ def _shipped(stages: list[_Stage]) -> list[_Stage]:
 def _copied(stages: list[_Stage], shipped: list[_Stage]) -> list[_Stage]:
     """Return the stages whose installed packages the production image copies, and the stages that those build on."""
     found: list[_Stage] = []
-    for stage in [*shipped]:
+    for stage in shipped:
         for step in stage.steps:
             origin = _FROM_STAGE.search(step.rest) if step.keyword == "COPY" else None
             named = origin and next(
@@ -179,7 +179,7 @@ def installed(path: str, text: str) -> str:
     lines = "\n".join(_text(step) for step in steps if step.keyword == "RUN")
     copies = (split(step.rest) for step in steps if step.keyword in {"COPY", "ADD"})
     pairs = [words for words in copies if len(words) == 2]
-    renamed = [old for old, new in pairs if _reads_list(lines, new.rsplit("/", 1)[-1])]
+    renamed = [old for old, new in pairs if new.rsplit("/", 1)[-1] in _lists_of(lines)]
     return "\n".join((lines, *(f"pip install -r {old}" for old in renamed)))
 
 
@@ -250,17 +250,13 @@ def is_requirements(path: str, images: Mapping[str, str]) -> bool:
     """Return whether a file lists packages to install, by its name, or as an image's RUN lines install it."""
     name = path.rsplit("/", 1)[-1]
     return _REQUIREMENTS.fullmatch(name) is not None or (
-        name.endswith((".txt", ".in", ".pip")) and any(_reads_list(lines, name) for lines in images.values())
+        name.endswith((".txt", ".in", ".pip")) and any(name in _lists_of(lines) for lines in images.values())
     )
-
-
-def _reads_list(lines: str, name: str) -> bool:
-    """Return whether RUN lines install a list of packages of that name."""
-    return name in _lists_of(lines)
 
 
 @functools.lru_cache(maxsize=256)
 def _lists_of(lines: str) -> frozenset[str]:
+    """Return the names of the requirements files that RUN lines install."""
     return frozenset(match[1].rsplit("/", 1)[-1] for match in _READS.finditer(lines))
 
 

@@ -184,7 +184,7 @@ def strides(shape: Sequence[int], max_elements: int = MAX_ELEMENTS) -> Tuple[int
 def corners(shape: Sequence[int]) -> List[slice]:
     """Return a slice for each dimension, which together select a picture of at most SIDE by SIDE elements.
 
-    Of all dimensions but the last two, select only the first index.
+    Only the last two dimensions are sliced; every other one keeps its first index alone.
     """
     flat = len(shape) == 1
     found = [slice(0, 1)] * max(0, len(shape) - 2)
