@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from dkdbg.repository import dotenv
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-#: Maximum characters that variables may add: in a hostile file each line may double the one before.
+#: Maximum characters to add to a text: in a hostile file each line may double the one before.
 _MAX_ADDED = 8192
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 #: A default, in which braces may be nested: `${A:-${B:-c}}`.
@@ -28,23 +28,30 @@ def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = Fal
     `$$` becomes `$`. With `keep_unknown`, a variable without value and default stays, for a shell to replace. Variables
     also stay if they would add more than _MAX_ADDED characters.
     """
-    left = _MAX_ADDED
-
-    def bounded(match: re.Match[str]) -> str:
-        nonlocal left
-        found = value(match)
-        left -= len(found)
-        return found if left >= 0 else match[0]
 
     def value(match: re.Match[str]) -> str:
         if match["escaped"]:
             return "$"
         default = _default(match, values)
         if default is not None:
-            return _PLAIN.sub(bounded, default)
+            return _PLAIN.sub(replace, default)
         return values.get(match["name"] or match["braced"], match[0] if keep_unknown else "")
 
-    return _PLAIN.sub(bounded, text)
+    replace = bounded(value)
+    return _PLAIN.sub(replace, text)
+
+
+def bounded(value: Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
+    """Return a replacement for `re.sub` that leaves the matches whose `value` exceeds the _MAX_ADDED characters."""
+    left = _MAX_ADDED
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal left
+        found = value(match)
+        left -= len(found)
+        return found if left >= 0 else match[0]
+
+    return replace
 
 
 def _default(match: re.Match[str], values: Mapping[str, str]) -> str | None:

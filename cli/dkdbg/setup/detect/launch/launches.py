@@ -18,7 +18,7 @@ from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.launch.readme import code_blocks
 from dkdbg.setup.detect.launch.roles import role_of
 from dkdbg.setup.detect.python.pyproject import read_toml
-from dkdbg.setup.detect.substitution import substitute
+from dkdbg.setup.detect.substitution import bounded, substitute
 from dkdbg.setup.detect.values import elements, load_yaml, table
 from dkdbg.setup.render import jsonc
 
@@ -225,7 +225,7 @@ def _shell_script(
     values: dict[str, str] = {}
     lines: list[str] = []
     for line in logical_lines(tree.text(path)):
-        stripped = _OWN_FOLDER.sub(lambda _: parent(path), line.strip())
+        stripped = _OWN_FOLDER.sub(bounded(lambda _: parent(path)), line.strip())
         stripped = _ENTERED.sub(lambda found: posixpath.normpath(found[1]), stripped)
         if shift := _SHIFT.match(stripped):
             given = given[int(shift[1] or 1) :]
@@ -269,11 +269,11 @@ def _relative(folder: str) -> str:
 
 def _with_path(found: Iterable[Seen], exported: str, home: str) -> Iterator[Seen]:
     """Yield the launches, with the exported PYTHONPATH for those that start in `home` and set none."""
+    more = (f"PYTHONPATH={exported}",) if exported else ()
     for seen in found:
         assigned = tuple(map(_with_relative_path, seen.launch.assigned))
-        seen.launch.assigned = assigned
-        if exported and seen.cwd == home and not any(each.startswith("PYTHONPATH=") for each in assigned):
-            seen.launch.assigned = (*assigned, f"PYTHONPATH={exported}")
+        has_own = seen.cwd != home or any(each.startswith("PYTHONPATH=") for each in assigned)
+        seen.launch.assigned = assigned if has_own else (*assigned, *more)
         yield seen
 
 
@@ -301,7 +301,7 @@ def _with_arguments(line: str, given: Sequence[str]) -> str:
         rest = _from_argument(found, given)
         return found[0] if rest is None else " ".join(rest)
 
-    return _ONE.sub(one, _ALL.sub(every, line))
+    return _ONE.sub(bounded(one), _ALL.sub(bounded(every), line))
 
 
 def _from_argument(found: re.Match[str], given: Sequence[str]) -> Sequence[str] | None:

@@ -3,6 +3,8 @@
 import pytest
 
 from dkdbg.launchers.lines.blanks import without_blanks
+from dkdbg.setup.detect.files import Tree
+from dkdbg.setup.detect.launch.launches import gather
 
 LAUNCH = "python -m torch.distributed.run --nproc_per_node=$GPUS train.py $CONFIG ${@:3}\n"
 
@@ -78,3 +80,15 @@ def test_a_line_for_one_machine_comes_before_one_for_several(project):
         "python train.py --num_machines 2 --rank 0", "python train.py -b 8 [--amp]"
     )
     assert project.facts().entrypoint.command == "python train.py -b 8 [--amp]"
+
+
+@pytest.mark.parametrize("word", ["$@", "$1", '$(dirname "$0")'])
+def test_a_hostile_script_grows_by_its_arguments_and_its_folder_only_up_to_a_limit(project, word):
+    """A script of 80,000 `$@`, called with 4,000 characters, took 8 GB and two minutes of `dkdbg init`."""
+    folder = "/".join(["d" * 200] * 2)
+    line = f"python train.py {' '.join([word] * 500)}\n"
+    project.write("train.py", "import torch\nloss.backward()\n").write(f"{folder}/run.sh", line)
+    project.readme(f"bash {folder}/run.sh {'a' * 1000}")
+    lengths = [len(" ".join(each.launch.args)) for each in gather(Tree(project.root), ())]
+    assert lengths
+    assert max(lengths) < len(line) + 10_000
