@@ -1030,11 +1030,12 @@ def test_the_variables_of_a_dockerfile_whose_python_is_too_old_are_kept(reposito
     with (repository.root / "Dockerfile").open("a") as file:
         file.write(
             "ENV PYTHONPATH=/code/src:/opt/x PIP_NO_CACHE=1 API_TOKEN=x OUT=/out DB=postgres://me:geheim@db/x\n"
-            "ENV HUB=hf_AbCdEfGhIjKlMnOp SENTRY_DSN=https://0@o1.example/2\nCMD python train.py\n"
+            "ENV HUB=hf_AbCdEfGhIjKlMnOp SENTRY_DSN=https://0@o1.example/2 DKDBG_HOST=::\nCMD python train.py\n"
         )
     environment = repository.write("train.py", TRAIN).service()["environment"]
     assert (environment["MUJOCO_GL"], environment["PYTHONPATH"]) == ("egl", "/workspace/src")
     assert not {"JOBS", "PIP_NO_CACHE", "API_TOKEN", "OUT", "DB", "HUB", "SENTRY_DSN"} & set(environment)
+    assert environment["DKDBG_HOST"] == "0.0.0.0"
     assert any("of your Dockerfiles only ENV is used" in each for each in repository.plan().notes)
     repository.empty().write("train.py", TRAIN).readme("conda create -n x python=3.6", "python train.py")
     assert not [each for each in repository.plan().notes if "your Dockerfiles" in each]

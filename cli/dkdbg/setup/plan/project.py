@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
     from dkdbg.core.plan import ServicePlan
 
-#: Variables about the image itself, its folders and its installation; and names that end as those of secrets do.
+#: Variables of dkdbg, and about the image itself, its folders and its installation; names that end as those of secrets.
 _OF_IMAGE = re.compile(
-    r"(?:PIP|UV|POETRY|CONDA|MAMBA|NVIDIA|CUDA|CUDNN|NCCL|DEBIAN|LC)_\w+|\w*(?:PATH|HOME|ROOT|DIR|VERSION|PREFIX|ARCH_LIST|NVCC_FLAGS)"
+    r"(?:DKDBG|PIP|UV|POETRY|CONDA|MAMBA|NVIDIA|CUDA|CUDNN|NCCL|DEBIAN|LC)_\w+|\w*(?:PATH|HOME|ROOT|DIR|VERSION|PREFIX|ARCH_LIST|NVCC_FLAGS)"
     r"|PYTHON\w*|LANG|LANGUAGE|TZ|SHELL|USER|FORCE_CUDA|\w*(?:KEY|TOKEN|SECRET|PASS|PASSWORD|AUTH)"
 )
 #: Maximum setup.py files to name in notes.
